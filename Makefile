@@ -1,0 +1,41 @@
+# A few words over meson. Everything is built in build/, build-asan/ and build-tsan/.
+.PHONY: all deps build demo test soak bench lint format fresh install clean
+J ?= $(shell nproc)
+
+all: build
+
+deps:
+	@tools/deps
+
+build: deps
+	@test -f build/build.ninja || meson setup build
+	@ninja -C build -j$(J)
+
+demo: build
+	@build/impel drill
+
+test: deps
+	@tools/run-tests
+
+soak: deps
+	@tools/run-tests --soak
+
+bench: build
+	@build/impel bench recover
+	@build/impel bench steady
+
+lint:
+	@tools/lint
+
+format:
+	@tools/format
+
+fresh:
+	@tools/fresh-machine bookworm
+	@tools/fresh-machine trixie
+
+install: build
+	@meson install -C build --no-rebuild
+
+clean:
+	@rm -rf build build-asan build-tsan
