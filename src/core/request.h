@@ -1,0 +1,330 @@
+/* request.h -- the language between the core and a store: one struct per request, with its answer.
+ *
+ * The core fills in a request and hands it out as an action; a store (LMDB, Redis, the simulator's
+ * model) carries it out and completes it. A request is one heap object that owns everything: inputs
+ * copied into its arena, outputs that the store allocates in the same arena, and entries, each one
+ * malloc'ed object of its own so that it can outlive the request.
+ *
+ * FENCES. A worker is (consumer, token). Operations marked FENCED are one atomic step in the store
+ * that touches an entry only if its PEL row still has the expected owner and deliveries, and the
+ * workers table still has the caller's token under the caller's name. An item that fails its fence
+ * gets ITEM_LOST and nothing else happens to it; the other items go on. If the table has another
+ * token under the name the whole request fails with IMPEL_ERR_REPLACED; if it has no row for it (or
+ * one that was judged dead) with IMPEL_ERR_FENCED: beat (REQUEST_BEAT) first, renew all, go on.
+ *
+ * JUDGING. Requests marked JUDGES first take the caller's beat in the same step, then evaluate
+ * liveness_dead() and policy_verdict() themselves: nobody passes a verdict from one step to
+ * another.
+ *
+ * Except where it says otherwise a missing stream or group is IMPEL_ERR_NO_GROUP, a key of another
+ * type IMPEL_ERR_WRONG_TYPE, and both leave everything as it was. */
+#ifndef IMPEL_CORE_REQUEST_H
+#define IMPEL_CORE_REQUEST_H
+
+#include "core/id.h"
+#include "core/liveness.h"
+#include "core/policy.h"
+
+enum request_kind {
+    REQUEST_ADD,          /* XADD */
+    REQUEST_READ,         /* XREADGROUP ... STREAMS s... >, perhaps blocking */
+    REQUEST_ACK,          /* XACK; FENCED when `strict` */
+    REQUEST_BEAT,         /* JUDGES nothing; writes the caller's row */
+    REQUEST_LOOK,         /* JUDGES (with LOOK_BEAT): who holds how much, who is alive */
+    REQUEST_CLAIM_FROM,   /* JUDGES: walk one owner's PEL; claim, park, reap what is due */
+    REQUEST_RETRY,        /* FENCED: claim from oneself, deliveries + 1, idle 0 */
+    REQUEST_ADOPT,        /* FENCED: the same, for entries in the own PEL that nobody has in hand */
+    REQUEST_RENEW,        /* FENCED: idle 0, owner and deliveries as they are */
+    REQUEST_RELEASE,      /* FENCED: to RELEASED_NAME */
+    REQUEST_PARK,         /* FENCED: copy to the dead-letter stream and ack, one step */
+    REQUEST_LEAVE,        /* take the own row away, if nothing is held, and the consumer with it */
+    REQUEST_DROP,         /* JUDGES: delete a consumer that holds nothing and is not alive */
+    REQUEST_PENDING,      /* XPENDING key group start end count [consumer] */
+    REQUEST_RANGE,        /* XRANGE / XREVRANGE */
+    REQUEST_INFO,         /* XINFO STREAM + GROUPS */
+    REQUEST_GROUP_CREATE, /* XGROUP CREATE ... MKSTREAM */
+    REQUEST_GROUP_SET,    /* XGROUP SETID */
+    REQUEST_TRIM,         /* XTRIM */
+    REQUEST_CALL,         /* any one Redis command, for `impel call` */
+};
+
+/* ---- entries ---- */
+
+/* One entry, in one malloc'ed block: header, fields, bytes. */
+struct entry {
+    struct impel_id id;
+    size_t field_count;
+    size_t size_bytes; /* of the whole block: what it weighs in memory */
+    struct impel_field fields[];
+};
+/* A copy of the fields in a new entry, or NULL if memory is out. */
+struct entry *entry_new(struct impel_id id, const struct impel_field *fields, size_t field_count);
+void entry_free(struct entry *entry); /* NULL is fine */
+
+/* ---- parts of requests ---- */
+
+enum item_result {
+    ITEM_NONE,    /* not reached */
+    ITEM_DONE,    /* carried out */
+    ITEM_LOST,    /* the fence failed: not the caller's any more. Nothing was done */
+    ITEM_TRIMMED, /* the caller's, but the entry is gone from the stream. RENEW leaves the PEL row
+                     as it is (so that the caller can still finish and, should it die, a sweep
+                     reports the loss); RETRY and ADOPT take the row away: the caller reports lost
+                     work */
+    ITEM_FAILED,  /* PARK only: the dead-letter stream refused the copy; the entry stays pending */
+};
+
+/* One entry that the caller believes to hold, in RENEW, RETRY, ADOPT, RELEASE, PARK, strict ACK. */
+struct request_item {
+    struct impel_id id;
+    int64_t deliveries; /* the fence: the count that was seen */
+    bool give_back; /* RELEASE: deliveries - 1 (never below 0), delivered-at 1: as if never handed
+                       out */
+    int64_t
+        idle_ms; /* RELEASE without give_back: the idle time to record, so that a backoff goes on */
+    struct impel_bytes reason; /* PARK: "max-deliveries", "rejected", ... */
+    struct impel_bytes error;  /* PARK: the handler's words; may be empty */
+    const struct entry
+        *copy;               /* PARK: used if the stream no longer has the entry (reason becomes
+                                "trimmed"); may be NULL: then such an item is ITEM_TRIMMED, row removed */
+    enum item_result result; /* out */
+    struct entry *entry;     /* out: RETRY, ADOPT. Owned by the request until taken (set to NULL) */
+};
+
+/* An entry that was handed out by READ or CLAIM_FROM. */
+struct delivered {
+    struct entry *entry;   /* owned by the request until taken (set to NULL) */
+    size_t stream_index;   /* READ: which of the streams */
+    int64_t deliveries;    /* now, this delivery included; 1 = the first */
+    int64_t idle_ms;       /* CLAIM_FROM: how long it had been idle: the recovery time */
+    enum owner_state from; /* CLAIM_FROM: whose it was */
+};
+
+/* An entry that was parked or reaped on the way, for reports. */
+struct settled {
+    struct impel_id id;
+    int64_t deliveries;
+};
+
+/* Where the sweep of a group stands, kept in the workers table for whoever sweeps next. */
+struct sweep_cursor {
+    struct impel_bytes owner; /* whose PEL is being walked; empty = start of the list */
+    struct impel_id id;       /* the next ID to look at in it */
+};
+
+struct look_owner {
+    struct impel_bytes name;
+    uint64_t pending;
+    enum owner_state state;
+    bool in_table;
+    int64_t beat_age_ms;    /* in the table: store time - beat; else -1 */
+    int64_t oldest_idle_ms; /* of the first pending entry by ID; -1 if none */
+    struct token token;     /* in the table: as seen */
+};
+
+enum look_flags {
+    LOOK_BEAT =
+        1, /* take the caller's beat first; without it states are UNKNOWN when `last` is stale */
+    LOOK_STAMP = 2, /* only look if the sweep stamp is at least `interval_ms` old; then take it */
+};
+
+enum beat_result {
+    BEAT_TAKEN,   /* the row is the caller's: it was absent (a first beat), its own, or a dead one's
+                   */
+    BEAT_REVIVED, /* the row was the caller's but had been judged dead, or had vanished (not on the
+                     first beat): taken again; renew all before any handler starts */
+    BEAT_OCCUPIED, /* another token is alive under this name; nothing was written. On a first beat:
+                      wait dead-after and try again; later: this worker has been replaced */
+};
+
+/* How a CLAIM_FROM step behaves. */
+enum claim_flags {
+    CLAIM_LAST = 1,   /* may claim an entry whose next delivery is its last one although its holder
+                         died   or is unknown (DEAD, FOREIGN): the caller runs nothing else beside it */
+    CLAIM_SETTLE = 2, /* park and reap what is due for it (dead-letter stream in `dead_letter`) */
+};
+
+/* ---- the request ---- */
+
+struct value; /* src/base/value.h: a RESP reply as a tree */
+
+struct request {
+    enum request_kind kind;
+    int status;               /* out: IMPEL_OK or an enum impel_status */
+    struct impel_error error; /* out: on failure */
+    int64_t store_now_ms; /* out: the store's wall clock (unix ms), 0 if it did not come to that */
+    uint64_t serial;      /* the submitter's: given back untouched */
+    void (*done)(struct request *request); /* called by the store exactly once, from its turn */
+    void *owner;                           /* the submitter's */
+    struct request *next;                  /* the store's queue */
+    void *store_data;                      /* the store's, while it has the request */
+    struct arena arena;                    /* inputs and outputs live here */
+
+    /* Who asks. Empty for requests that are neither FENCED nor JUDGES. A sweep without a worker has
+     * an empty consumer: its beats write `last` and `since` only. */
+    struct impel_bytes stream;
+    struct impel_bytes group;
+    struct impel_bytes consumer;
+    struct token token;
+    int64_t dead_after_ms;
+
+    union {
+        struct {
+            struct impel_id id; /* in: 0-0 = generate ("*"); out: the entry's ID */
+            const struct impel_field *fields;
+            size_t field_count; /* >= 1 */
+            bool no_create;     /* in: NOMKSTREAM; then a missing stream is IMPEL_ERR_NOT_FOUND */
+            int64_t length_max; /* in: MAXLEN = length_max after the add, exact; -1 = no trimming */
+        } add;
+        struct {
+            const struct impel_bytes *streams; /* `request.stream` is not used */
+            size_t stream_count;
+            size_t first;   /* in: the stream to begin with, so that none starves */
+            uint32_t count; /* in: at most this many entries over all streams, >= 1 */
+            size_t
+                size_max; /* in: stop after the entry that brings the payload to this; 0 = none */
+            int64_t block_ms; /* in: 0 = answer at once; at most 2000 */
+            struct delivered
+                *entries; /* out: by stream in the order of asking, IDs ascending in each */
+            size_t entry_count;
+            size_t missing; /* out, with IMPEL_ERR_NO_GROUP: which stream */
+        } read;             /* A read that completed, however, has no effect later: a store whose
+                               connection broke makes sure of it before it completes the request */
+        struct {
+            struct request_item *items; /* id always; deliveries when strict */
+            size_t item_count;
+            bool strict;
+            uint64_t acked; /* out: how many were pending */
+        } ack;
+        struct {
+            bool first;              /* in: this worker's first beat in the group */
+            enum beat_result result; /* out */
+            int64_t wait_ms; /* out: OCCUPIED: until the other would be dead if it is silent */
+        } beat;
+        struct {
+            unsigned flags;      /* in: enum look_flags */
+            int64_t interval_ms; /* in: with LOOK_STAMP */
+            bool stamped; /* out: the stamp was taken (always true without LOOK_STAMP); if false
+                             nothing below is filled in */
+            enum beat_result beat; /* out: with LOOK_BEAT */
+            struct look_owner
+                *owners; /* out: every consumer of the group and every row of the table */
+            size_t owner_count;
+            uint64_t pending; /* out: of the group; more than the owners' sum = some are unowned */
+            uint64_t
+                undelivered; /* out: entries after last-delivered; exact up to 1, a lower bound
+                                above (0 = nothing undelivered, in the same step as `pending`) */
+            struct sweep_cursor cursor; /* out */
+        } look;
+        struct {
+            struct impel_bytes owner; /* in: whose PEL; empty + `nobody` = unowned entries */
+            bool nobody;
+            struct impel_id from;           /* in: the first ID to look at */
+            uint32_t rows_max;              /* in: examine at most this many rows */
+            uint32_t claims_max;            /* in: claim at most this many; 0 = only find */
+            unsigned flags;                 /* in: enum claim_flags */
+            struct policy policy;           /* in */
+            struct impel_bytes dead_letter; /* in: with CLAIM_SETTLE */
+            enum owner_state state;         /* out: the owner's state in this step */
+            enum beat_result beat;          /* out */
+            struct delivered *entries;      /* out: claimed, IDs ascending */
+            size_t entry_count;
+            struct settled *parked; /* out */
+            size_t parked_count;
+            struct settled *reaped; /* out */
+            size_t reaped_count;
+            size_t park_failed; /* out: left pending because the dead-letter stream refused */
+            struct impel_error park_error; /* out: why, of the first */
+            size_t rows;                   /* out: examined */
+            size_t due;      /* out: due for a claim, but not claimed (claims_max, CLAIM_LAST) */
+            size_t due_last; /* out: of these, left because CLAIM_LAST was not set */
+            struct impel_id due_first; /* out: the first of `due`; 0-0 if none */
+            size_t not_due;            /* out: abandoned, but not idle for long enough yet */
+            int64_t wait_ms;           /* out: until the first of these is due; -1 if none */
+            struct impel_id next;      /* out: where to go on; 0-0 = this PEL's end was reached. The
+                                          store      keeps (owner, next) as the group's sweep_cursor. The walk
+                                          stops      in front of the row that `claims_max` left no room for,
+                                          unless      claims_max was 0 */
+        } claim_from;
+        struct {
+            struct request_item
+                *items; /* RENEW: at most 200; RETRY, ADOPT, RELEASE, PARK: at most 200 */
+            size_t item_count;
+            struct impel_bytes dead_letter; /* PARK */
+            bool rest; /* RELEASE: release what else the store says the caller owns, counts kept,
+                          claimable at once (at most 1000 in a step) */
+            bool more; /* out: RELEASE with `rest`: there is more; ask again */
+            size_t rested; /* out: how many that were */
+        } items;           /* RETRY, ADOPT, RENEW, RELEASE, PARK */
+        struct {
+            bool left;               /* out: LEAVE: the row is gone. DROP: the consumer is gone */
+            int64_t inactive_ms;     /* in: DROP of a consumer that is not in the table: only if
+                                        inactive for     this long; -1 = never */
+            struct impel_bytes name; /* in: DROP: which consumer */
+        } leave;                     /* LEAVE, DROP */
+        struct {
+            struct impel_id start, end; /* inclusive */
+            uint32_t count;
+            struct impel_bytes owner; /* in: with `by_owner`: only this consumer's */
+            bool by_owner;
+            struct pending_row {
+                struct impel_id id;
+                struct impel_bytes owner;
+                int64_t idle_ms;
+                int64_t deliveries;
+                bool exists; /* the entry is still in the stream */
+            } * rows;
+            size_t row_count;
+        } pending;
+        struct {
+            struct impel_id start, end; /* inclusive, start <= end also with `reverse` */
+            uint32_t count;             /* >= 1 */
+            bool reverse;
+            struct entry **entries; /* out: owned by the request until taken (set to NULL) */
+            size_t entry_count;     /* a missing stream has none */
+        } range;
+        struct {
+            bool exists; /* out: false for a missing stream, which is no error */
+            uint64_t length;
+            struct impel_id last_id;  /* last-generated-id */
+            struct impel_id first_id; /* of the first live entry; 0-0 when empty */
+            uint64_t entries_added;
+            struct info_group {
+                struct impel_bytes name;
+                struct impel_id last_delivered;
+                uint64_t pending;
+                uint64_t consumers;
+                int64_t lag; /* entries not delivered yet, as XINFO GROUPS says; -1 = unknown */
+                struct impel_id first_pending; /* 0-0 if none */
+                int64_t oldest_idle_ms;        /* of first_pending; -1 if none */
+            } * groups;
+            size_t group_count;
+        } info;
+        struct {
+            struct impel_id start; /* last-delivered-id to set */
+            bool at_end;           /* "$" instead of `start` */
+            bool no_create; /* GROUP_CREATE: a missing stream is an error instead of created */
+            bool created;   /* out: GROUP_CREATE: false = it was there already (no error) */
+        } group_set;        /* GROUP_CREATE, GROUP_SET */
+        struct {
+            bool by_id;
+            uint64_t length_max;
+            struct impel_id id_min;
+            bool approximate;
+            uint64_t removed; /* out */
+        } trim;
+        struct {
+            const struct impel_bytes *args;
+            size_t arg_count;
+            struct value *reply; /* out: in the arena; error replies are values, status stays OK */
+        } call;
+    };
+};
+
+/* A zeroed request with its kind and an empty arena, or NULL if memory is out. */
+struct request *request_new(enum request_kind kind);
+/* Frees the request, its arena and the entries still in it. Not while a store has it. */
+void request_free(struct request *request);
+const char *request_name(enum request_kind kind); /* "claim_from", for events and tests */
+
+#endif /* IMPEL_CORE_REQUEST_H */

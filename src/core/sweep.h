@@ -1,0 +1,56 @@
+/* sweep.h -- one group's sweep as a state machine: look, then walk the abandoned PELs step by step.
+ *
+ * The same machine serves a worker (which gives it a free handler now and then) and `impel sweep`
+ * (which never claims: it parks, reaps and reports). One step is under way at a time. A look
+ * without the stamp means that somebody else swept within the interval: nothing more is done this
+ * time.
+ *
+ * Walked are the PELs of dead workers, of RELEASED_NAME and of foreign consumers (1,000 rows a
+ * step, at most SWEEP_STEPS_FOREIGN steps a sweep, by cursor over many sweeps) and, where the
+ * group's total exceeds the owners' sum, the unowned entries. A walk that found work goes on at
+ * once. A dead worker that holds nothing is dropped. With Impel's own workers the cost so follows
+ * abandoned work and the number of consumers, not the healthy pending entries. */
+#ifndef IMPEL_CORE_SWEEP_H
+#define IMPEL_CORE_SWEEP_H
+
+#include "core/request.h"
+
+enum {
+    SWEEP_ROWS_MAX = 1000,   /* examined in one step */
+    SWEEP_CLAIMS_MAX = 200,  /* claimed in one step */
+    SWEEP_OWNERS_MAX = 4096, /* kept from one look; more owners wait for the next */
+};
+
+struct sweep_options {
+    struct impel_bytes stream, group, consumer; /* consumer empty: a sweep without a worker */
+    struct token token;
+    struct policy policy;
+    struct impel_bytes dead_letter;
+    int64_t interval_ms;
+    bool settle;             /* park and reap */
+    int64_t consumer_ttl_ms; /* drop foreign consumers that hold nothing and are inactive for this;
+                                -1 never */
+    uint64_t seed;
+};
+
+struct sweep;
+struct sweep *sweep_new(const struct sweep_options *options, int64_t now_ms);
+void sweep_free(struct sweep *sweep);
+
+/* The next request to submit, or NULL. `places` = free handlers that a claim may fill (0: only
+ * find); `alone` = nothing runs and nothing is buffered, so that a last attempt may be claimed. At
+ * most one request is out at a time. */
+struct request *sweep_next(struct sweep *sweep, uint32_t places, bool alone, int64_t now_ms);
+/* The request came back. The caller reads its answer (entries to take, parked, reaped, look) before
+ * or after this call, and frees it. */
+void sweep_done(struct sweep *sweep, struct request *request, int64_t now_ms);
+/* Ms until sweep_next() has something to do without any event; a look with the stamp is due then.
+ */
+int64_t sweep_deadline(const struct sweep *sweep, int64_t now_ms);
+/* Sweep at once: a death was seen, or somebody asks. */
+void sweep_hurry(struct sweep *sweep, int64_t now_ms);
+/* True while due work is known that no place could be found for; `last` (may be NULL) says whether
+ * some of it is a last attempt that wants to run alone. */
+bool sweep_due(const struct sweep *sweep, bool *last);
+
+#endif /* IMPEL_CORE_SWEEP_H */

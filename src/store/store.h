@@ -1,0 +1,89 @@
+/* store.h -- the port: what a store can do, and how it is driven.
+ *
+ * Asynchronous by shape. submit() takes a request; turn() carries out what it can and completes
+ * requests by calling their `done`. The embedded store does everything in turn() (one transaction
+ * and at most one fsync for all that was submitted since the last); a networked one sends in turn()
+ * and completes when replies arrive. One thread drives one store handle; the only function that may
+ * be called from another is the `wake` callback, by the store.
+ *
+ * A driver's loop:   submit...; deadline = turn(store, now); wait for I/O, timers, wake; again. */
+#ifndef IMPEL_STORE_H
+#define IMPEL_STORE_H
+
+#include "core/request.h"
+
+struct store;
+
+/* What a store tells about itself, beside its answers: a stuck writer, a reconnect. */
+struct store_event {
+    const char *name; /* "lock-held", "disconnected", "reconnected", ... */
+    int level;        /* 0 debug, 1 info, 2 warning, 3 error */
+    const char *text; /* one line, valid during the call */
+};
+
+struct store_env {
+    /* Called from any thread when turn() should run soon. May be NULL: then the driver polls by the
+     * deadlines that turn() returns. Must not call back into the store. */
+    void (*wake)(void *user);
+    /* Called from turn() and submit(), on the driving thread, never inside a transaction. */
+    void (*event)(void *user, const struct store_event *event);
+    void *user;
+    void *loop; /* a uv_loop_t for stores that need one; the embedded store does not */
+};
+
+struct store_ops {
+    const char *scheme; /* "lmdb" */
+    /* Opens the store of a URL (`rest` is what follows "scheme:"). */
+    int (*open)(const char *rest,
+                const struct store_env *env,
+                struct store **out,
+                struct impel_error *err);
+    /* Completes everything still queued with IMPEL_ERR_CANCELLED, then frees. */
+    void (*close)(struct store *store);
+    /* Takes the request. Never calls `done` from within; never fails: what cannot be done is
+     * completed with an error at the next turn. */
+    void (*submit)(struct store *store, struct request *request);
+    /* Ends a blocked READ early: it completes at the next turn, with entries if it was being served
+     * at that moment, else with none and IMPEL_OK. Any other request is carried out as if nothing
+     * was said. (Redis: CLIENT UNBLOCK.) */
+    void (*cancel)(struct store *store, struct request *request);
+    /* Does what can be done now. `now_ms` is the driver's monotonic clock (CLOCK_BOOTTIME). Returns
+     * how many ms until it wants to be called again at the latest; 0 = at once, -1 = only after a
+     * submit, a wake or I/O. Never blocks for longer than about 20 ms on another process's lock. */
+    int64_t (*turn)(struct store *store, int64_t now_ms);
+};
+
+struct store {
+    const struct store_ops *ops;
+};
+
+/* The table of all stores there are: adding one is adding a row in src/store/table.c. */
+extern const struct store_ops *const store_table[];
+extern const size_t store_table_size;
+
+/* Opens a store by URL ("lmdb:PATH?sync=process"). An unknown scheme is IMPEL_ERR_INVALID with the
+ * known ones listed. */
+int store_open(const char *url,
+               const struct store_env *env,
+               struct store **out,
+               struct impel_error *err);
+void store_close(struct store *store); /* NULL is fine */
+static inline void store_submit(struct store *store, struct request *request)
+{
+    store->ops->submit(store, request);
+}
+static inline void store_cancel(struct store *store, struct request *request)
+{
+    store->ops->cancel(store, request);
+}
+static inline int64_t store_turn(struct store *store, int64_t now_ms)
+{
+    return store->ops->turn(store, now_ms);
+}
+/* Submits and drives turn() until the request is done or `timeout_ms` (-1 = none) passed; for tools
+ * and synchronous callers. Returns request->status; IMPEL_ERR_TIMEOUT leaves the request with the
+ * store: then it must be waited for (call again) or the store closed before the request is freed.
+ */
+int store_wait(struct store *store, struct request *request, int64_t timeout_ms);
+
+#endif /* IMPEL_STORE_H */
