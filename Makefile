@@ -36,6 +36,7 @@ fresh:
 
 install: build
 	@meson install -C build --no-rebuild
+	@test -n "$(DESTDIR)" || test "$$(id -u)" != 0 || ldconfig
 
 clean:
-	@rm -rf build build-asan build-tsan
+	@rm -rf build build-asan build-tsan build-lint

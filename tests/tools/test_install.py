@@ -1,0 +1,75 @@
+"""What `make install` leaves is enough for other people's programs, shared and static."""
+import os
+import shlex
+
+from impeltest import BUILD, SOURCE, equal, main, run, test
+
+PREFIX = "/usr/local"
+STRICT = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+
+
+def installed(tmp):
+    """Installs into a folder of its own; returns the root of what was installed."""
+    done = run(["meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", tmp / "root"])
+    equal(done.code, 0, done.out + done.err)
+    return str(tmp / "root") + PREFIX
+
+
+def pkg_config(root, *args):
+    folders = [os.path.join(f, "pkgconfig") for f, _, _ in os.walk(root)]
+    done = run(["pkg-config", "--define-variable=prefix=" + root, *args, "impel"],
+               env={"PKG_CONFIG_PATH": ":".join(folders)})
+    equal(done.code, 0, done.err)
+    return shlex.split(done.out)
+
+
+def library_folder(root):
+    return next(f for f, _, names in os.walk(root) if "libimpel.a" in names)
+
+
+def compile_ok(*argv):
+    done = run(["cc", *argv])
+    equal(done.code, 0, done.err)
+
+
+def programs(tmp):
+    """One that includes every public header, and the examples."""
+    headers = sorted(p.name for p in (SOURCE / "include/impel").glob("*.h"))
+    program = tmp / "all.c"
+    program.write_text("".join('#include <impel/%s>\n' % h for h in headers)
+                       + "#include <stdio.h>\nint main(void)\n{\n    puts(impel_version());\n}\n")
+    return [program, *sorted((SOURCE / "examples").glob("*.c"))]
+
+
+@test
+def programs_link_with_the_shared_library(tmp):
+    root = installed(tmp)
+    for source in programs(tmp):
+        compile_ok(*STRICT, source, "-o", tmp / source.stem, *pkg_config(root, "--cflags", "--libs"),
+                   "-pthread")
+    done = run([tmp / "all"], env={"LD_LIBRARY_PATH": library_folder(root)})
+    equal(done.code, 0, done.err)
+    equal(done.out, run([root + "/bin/impel", "version"]).out.split()[-1] + "\n")
+
+
+@test
+def programs_link_with_the_archive(tmp):
+    root = installed(tmp)
+    libraries = [w for w in pkg_config(root, "--static", "--libs") if w != "-limpel"]
+    for source in programs(tmp):
+        compile_ok(*STRICT, source, library_folder(root) + "/libimpel.a", "-o", tmp / source.stem,
+                   *pkg_config(root, "--cflags"), *libraries)
+    done = run([tmp / "all"])
+    equal(done.code, 0, done.err)
+
+
+@test
+def every_header_stands_alone(tmp):
+    root = installed(tmp)
+    for header in sorted((SOURCE / "include/impel").glob("*.h")):
+        source = tmp / "one.c"
+        source.write_text("#include <impel/%s>\nint main(void)\n{\n    return 0;\n}\n" % header.name)
+        compile_ok(*STRICT, "-fsyntax-only", source, *pkg_config(root, "--cflags"))
+
+
+main()
