@@ -139,9 +139,11 @@ enum beat_result {
 
 /* How a CLAIM_FROM step behaves. */
 enum claim_flags {
-    CLAIM_LAST = 1,   /* may claim an entry whose next delivery is its last one although its holder
-                         died   or is unknown (DEAD, FOREIGN): the caller runs nothing else beside it */
-    CLAIM_SETTLE = 2, /* park and reap what is due for it (dead-letter stream in `dead_letter`) */
+    /* May claim an entry whose next delivery is its last one although its holder died or is unknown
+     * (DEAD, FOREIGN): the caller runs nothing else beside it. */
+    CLAIM_LAST = 1,
+    /* Park and reap what is due for it (dead-letter stream in `dead_letter`). */
+    CLAIM_SETTLE = 2,
 };
 
 /* ---- the request ---- */
@@ -241,10 +243,10 @@ struct request {
             struct impel_id due_first; /* out: the first of `due`; 0-0 if none */
             size_t not_due;            /* out: abandoned, but not idle for long enough yet */
             int64_t wait_ms;           /* out: until the first of these is due; -1 if none */
-            struct impel_id next;      /* out: where to go on; 0-0 = this PEL's end was reached. The
-                                          store      keeps (owner, next) as the group's sweep_cursor. The walk
-                                          stops      in front of the row that `claims_max` left no room for,
-                                          unless      claims_max was 0 */
+            /* Out: where to go on; 0-0 = this PEL's end was reached. The store keeps (owner, next)
+             * as the group's sweep_cursor. The walk stops in front of the row that `claims_max`
+             * left no room for, unless claims_max was 0. */
+            struct impel_id next;
         } claim_from;
         struct {
             struct request_item
