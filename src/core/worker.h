@@ -54,6 +54,8 @@ enum worker_outcome {
     OUTCOME_DONE,
     OUTCOME_RETRY,
     OUTCOME_REJECT,
+    OUTCOME_RELEASE, /* it did not run to an outcome (ended by a stop, or its command could not be
+                        started at all): released, the attempt given back */
 };
 
 struct worker_options {
@@ -76,6 +78,8 @@ struct worker_options {
     int64_t until_idle_ms;       /* give up with exit code 1 after this; 0 = never */
     struct impel_id group_start; /* for a group that has to be created; default 0-0 */
     int64_t sweep_interval_ms;   /* 1000 */
+    bool name_exclusive; /* a live name is not waited for: EVENT_NAME_TAKEN, then STOPPED with exit
+                            code 1 at once, and no row is left; the driver then tries another name */
     uint64_t seed;
 };
 
@@ -190,6 +194,8 @@ struct worker_held {
     size_t waiting;  /* for a retry */
 };
 struct worker_held worker_held(const struct worker *worker);
+/* The same sum for one stream: running, buffered and waiting. May walk all that is held. */
+size_t worker_held_in(const struct worker *worker, size_t stream_index);
 /* True if the worker believes to hold this entry (running, buffered or waiting). */
 bool worker_holds(const struct worker *worker, size_t stream_index, struct impel_id id);
 
