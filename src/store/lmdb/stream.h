@@ -1,0 +1,305 @@
+/* stream.h -- the data layer of the embedded store: streams, groups, consumers and pending entries
+ * as rows of LMDB, inside one transaction.
+ *
+ * Everything here happens within a `struct lmdb_txn` that somebody else began and will commit or
+ * abort (txn.h); nothing here waits, logs, calls back or reads a clock. Who judges liveness, parses
+ * commands or completes requests is not here either.
+ *
+ * THE FILE. Six named databases, keys big-endian so that LMDB's order is the stream's order, values
+ * in host order (an LMDB file does not travel between byte orders anyway):
+ *
+ *     catalog   'm'                      -> struct disk_meta      format version, next object
+ * number 'k' NAME                 -> struct disk_key       a key: its kind and object number 's'
+ * stream               -> struct disk_stream    counters, tail node, then the name 'g' stream NAME
+ * -> group number          the groups of a stream, by name 'G' group                -> struct
+ * disk_group     counters, then the name 'c' group NAME           -> consumer number       the
+ * consumers of a group, by name 'C' consumer             -> struct disk_consumer  counters, then
+ * the name entries   stream ms seq            -> fields (layout.h) nodes     stream ms seq (first
+ * ID) -> struct disk_node      closed nodes; the open one, the tail, is in the stream's row pel
+ * group ms seq             -> struct disk_pending   owner, delivered-at, deliveries owned consumer
+ * ms seq          -> nothing               the same by owner
+ *
+ * Object numbers are 8 bytes, never 0 and never used again, so that a row of a dead object can be
+ * no one else's. NAME is the name itself, or where it is longer than NAME_KEY_SIZE_MAX its first
+ * bytes and a hash of all of it: names of any length work, and names order bytewise. The full name
+ * stands in the object's row and is compared.
+ *
+ * OBJECTS. A find gives a pointer into the transaction's cache; the same object is always the same
+ * pointer, valid until the transaction ends or the object is deleted (then it must not be used).
+ * Callers may change the fields marked "rw", and say so with the _changed function; rows are
+ * written back once, before the commit.
+ *
+ * ERRORS. Functions return >= 0, or a negative enum impel_status. The harmless ones (NOT_FOUND,
+ * NO_GROUP, WRONG_TYPE, EXISTS) leave everything as it was. All others are *hard*: they are noted
+ * in txn->status, the transaction can only be aborted, every later call returns the same, and the
+ * caller just passes it on. */
+#ifndef IMPEL_STORE_LMDB_STREAM_H
+#define IMPEL_STORE_LMDB_STREAM_H
+
+#include "core/id.h"
+#include "core/request.h"
+
+#include <lmdb.h>
+
+struct lmdb_txn; /* txn.h */
+
+/* The clock of the command that is being carried out, in unix ms: one reading per command. */
+int64_t lmdb_now_ms(const struct lmdb_txn *txn);
+
+/* ---- keys ---- */
+
+enum lmdb_key_kind {
+    LMDB_KEY_NONE = 0, /* there is no such key */
+    LMDB_KEY_STREAM = 1,
+    LMDB_KEY_STRING = 2, /* only so that there is another type to be wrong about */
+};
+
+/* What the key holds; LMDB_KEY_NONE (status OK) if it does not exist. */
+int lmdb_key_kind(struct lmdb_txn *txn, struct impel_bytes name, enum lmdb_key_kind *kind);
+/* Deletes a key of any kind with all that belongs to it; signals readers. 1 = deleted, 0 = there
+ * was none. */
+int lmdb_key_delete(struct lmdb_txn *txn, struct impel_bytes name);
+/* Sets a string, over whatever the key held before. */
+int lmdb_string_set(struct lmdb_txn *txn, struct impel_bytes name, struct impel_bytes value);
+/* The value lives until the next write. NOT_FOUND, WRONG_TYPE. */
+int lmdb_string_get(struct lmdb_txn *txn, struct impel_bytes name, struct impel_bytes *value);
+
+/* ---- streams ---- */
+
+/* A run of consecutive entries. Only `~` trimming and XINFO's radix-tree-keys know of nodes: Redis
+ * removes whole ones. Tombstones count for "is it full". */
+struct lmdb_node {
+    struct impel_id first; /* of the first entry it ever had: its key */
+    struct impel_id last;  /* of the last it ever had, deleted or not */
+    uint32_t live;
+    uint32_t total; /* tombstones included; 0 = there is no node */
+    uint64_t size_bytes;
+};
+
+struct lmdb_stream {
+    uint64_t number;
+    struct impel_bytes name;
+    uint64_t length;
+    struct impel_id last_id;        /* rw (XSETID): last-generated-id */
+    struct impel_id first_id;       /* of the first live entry; 0-0 when empty */
+    struct impel_id max_deleted_id; /* rw (XSETID) */
+    uint64_t entries_added;         /* rw (XSETID) */
+    uint64_t group_count;
+    uint64_t node_count;   /* radix-tree-keys; the tail included */
+    struct lmdb_node tail; /* the node that grows */
+    bool dirty;            /* to be written back */
+};
+
+/* NOT_FOUND, WRONG_TYPE. */
+int lmdb_stream_find(struct lmdb_txn *txn, struct impel_bytes name, struct lmdb_stream **out);
+/* Finds it, or creates it empty and signals readers. WRONG_TYPE. */
+int lmdb_stream_open(struct lmdb_txn *txn, struct impel_bytes name, struct lmdb_stream **out);
+void lmdb_stream_changed(struct lmdb_txn *txn, struct lmdb_stream *stream);
+/* The ID that `*` stands for. False if the stream has used up its IDs. */
+bool lmdb_stream_next_id(const struct lmdb_stream *stream, int64_t now_ms, struct impel_id *out);
+/* Appends an entry; `id` is greater than last_id. Keeps length, first_id, last_id, entries_added
+ * and nodes; signals readers. The fields must not point into the store's pages (lmdb_raw_copy).
+ * IMPEL_ERR_LIMIT (harmless) if they are more than LMDB_ENTRY_SIZE_MAX together; IMPEL_ERR_FULL,
+ * harmless too, when the map is so full that its rest is kept for acks, parks and trims, unless
+ * `reserve` (a park). */
+int lmdb_stream_append(struct lmdb_txn *txn,
+                       struct lmdb_stream *stream,
+                       struct impel_id id,
+                       const struct impel_field *fields,
+                       size_t field_count,
+                       bool reserve);
+#define LMDB_ENTRY_SIZE_MAX ((size_t)1 << 30)
+/* XDEL of one entry: length, first_id, max_deleted_id, nodes. 1 = deleted, 0 = there was none. */
+int lmdb_stream_delete(struct lmdb_txn *txn, struct lmdb_stream *stream, struct impel_id id);
+/* IMPEL_OK, with the ID of the last live entry, or NOT_FOUND when empty. */
+int lmdb_stream_last(struct lmdb_txn *txn, struct lmdb_stream *stream, struct impel_id *out);
+
+struct lmdb_trim {
+    bool by_id;          /* MINID, else MAXLEN */
+    uint64_t length_max; /* MAXLEN */
+    struct impel_id id_min;
+    bool approximate; /* `~`: only whole nodes */
+    uint64_t limit;   /* with `~`: remove at most this many; 0 = no limit */
+};
+int lmdb_stream_trim(struct lmdb_txn *txn,
+                     struct lmdb_stream *stream,
+                     const struct lmdb_trim *trim,
+                     uint64_t *removed);
+/* When a node is full; Redis's defaults are 4096 bytes and 100 entries (0 = no limit). Holds for
+ * this transaction. */
+void lmdb_node_limits(struct lmdb_txn *txn, uint64_t size_bytes_max, uint64_t entries_max);
+
+/* ---- entries ---- */
+
+/* An entry as it lies in the file; lives until the next write of this transaction. */
+struct lmdb_raw {
+    struct impel_id id;
+    struct impel_bytes bytes;
+};
+/* IMPEL_OK, or NOT_FOUND. `out` may be NULL: then it only asks whether the entry exists. */
+int lmdb_entry_get(struct lmdb_txn *txn,
+                   struct lmdb_stream *stream,
+                   struct impel_id id,
+                   struct lmdb_raw *out);
+/* The fields as spans into the raw bytes, the array in `arena`. Hard errors: NOMEM, CORRUPT. */
+int lmdb_raw_fields(struct lmdb_txn *txn,
+                    const struct lmdb_raw *raw,
+                    struct arena *arena,
+                    struct impel_field **fields,
+                    size_t *field_count);
+/* A copy in `arena` that outlives writes. */
+int lmdb_raw_copy(struct lmdb_txn *txn,
+                  const struct lmdb_raw *raw,
+                  struct arena *arena,
+                  struct lmdb_raw *out);
+/* A heap entry of its own. */
+int lmdb_raw_entry(struct lmdb_txn *txn, const struct lmdb_raw *raw, struct entry **out);
+
+/* ---- groups ---- */
+
+struct lmdb_group {
+    uint64_t number;
+    struct lmdb_stream *stream;
+    struct impel_bytes name;
+    struct impel_id last_id; /* rw: last-delivered-id */
+    int64_t entries_read;    /* rw: -1 = unknown */
+    uint64_t pending;        /* rows of the group's PEL */
+    uint64_t consumer_count;
+    bool dirty;
+};
+
+/* NO_GROUP. */
+int lmdb_group_find(struct lmdb_txn *txn,
+                    struct lmdb_stream *stream,
+                    struct impel_bytes name,
+                    struct lmdb_group **out);
+/* EXISTS. entries_read -1 = unknown. `out` may be NULL. */
+int lmdb_group_create(struct lmdb_txn *txn,
+                      struct lmdb_stream *stream,
+                      struct impel_bytes name,
+                      struct impel_id last_id,
+                      int64_t entries_read,
+                      struct lmdb_group **out);
+/* With its consumers and its PEL; signals readers. */
+int lmdb_group_destroy(struct lmdb_txn *txn, struct lmdb_group *group);
+void lmdb_group_changed(struct lmdb_txn *txn, struct lmdb_group *group);
+/* The entry `id` (> last_id) is being delivered by `>`: moves last_id, keeps entries_read. */
+void lmdb_group_advance(struct lmdb_txn *txn, struct lmdb_group *group, struct impel_id id);
+/* What XINFO GROUPS calls lag; false = unknown. */
+bool lmdb_group_lag(const struct lmdb_group *group, int64_t *lag);
+
+/* ---- consumers ---- */
+
+struct lmdb_consumer {
+    uint64_t number;
+    struct lmdb_group *group;
+    struct impel_bytes name;
+    int64_t seen_ms;   /* rw: last attempted interaction, unix ms */
+    int64_t active_ms; /* rw: last successful one; -1 = never */
+    uint64_t pending;  /* rows of its PEL */
+    bool dirty;
+};
+
+/* NOT_FOUND. */
+int lmdb_consumer_find(struct lmdb_txn *txn,
+                       struct lmdb_group *group,
+                       struct impel_bytes name,
+                       struct lmdb_consumer **out);
+/* Finds it, or creates it with seen = now, active = -1. 1 = created, 0 = was there. */
+int lmdb_consumer_open(struct lmdb_txn *txn,
+                       struct lmdb_group *group,
+                       struct impel_bytes name,
+                       struct lmdb_consumer **out);
+/* The owner of a pending row. CORRUPT (hard) if there is none of this number in the group. */
+int lmdb_consumer_get(struct lmdb_txn *txn,
+                      struct lmdb_group *group,
+                      uint64_t number,
+                      struct lmdb_consumer **out);
+/* With its pending rows; `pending` (may be NULL) gets how many these were. */
+int lmdb_consumer_delete(struct lmdb_txn *txn, struct lmdb_consumer *consumer, uint64_t *pending);
+void lmdb_consumer_changed(struct lmdb_txn *txn, struct lmdb_consumer *consumer);
+
+/* ---- pending entries ---- */
+
+struct lmdb_pending {
+    struct impel_id id;
+    uint64_t owner; /* a consumer's number; 0 = nobody's (XNACK) */
+    int64_t delivered_ms;
+    int64_t deliveries;
+};
+
+/* IMPEL_OK, or NOT_FOUND. */
+int lmdb_pending_get(struct lmdb_txn *txn,
+                     struct lmdb_group *group,
+                     struct impel_id id,
+                     struct lmdb_pending *out);
+/* Writes a row. `old` is the row as it is now, or NULL if there is none. Keeps both orders and the
+ * counters of the group and of the owners. */
+int lmdb_pending_put(struct lmdb_txn *txn,
+                     struct lmdb_group *group,
+                     const struct lmdb_pending *old,
+                     const struct lmdb_pending *row);
+/* Removes the row `old`, from both orders. */
+int lmdb_pending_delete(struct lmdb_txn *txn,
+                        struct lmdb_group *group,
+                        const struct lmdb_pending *old);
+/* The first or the last row of the group's PEL. NOT_FOUND when empty. */
+int lmdb_pending_first(struct lmdb_txn *txn, struct lmdb_group *group, struct lmdb_pending *out);
+int lmdb_pending_last(struct lmdb_txn *txn, struct lmdb_group *group, struct lmdb_pending *out);
+
+/* ---- walks ---- */
+
+/* Goes through rows in order. Anything may be written or deleted while a walk stands, the row it
+ * stands on included: a walk goes on behind the last key it gave. Always end it. */
+struct lmdb_walk {
+    struct lmdb_txn *txn;
+    MDB_cursor *cursor;
+    void *owner;      /* the stream, group or consumer */
+    uint8_t key[512]; /* the last key given, or the one to begin at */
+    size_t key_size;
+    size_t prefix_size;  /* of the key: what all rows of this walk share */
+    struct impel_id end; /* the last ID of interest, inclusive */
+    uint64_t writes;     /* the database's write count when the cursor was placed */
+    int database;
+    bool reverse;
+    bool started;
+};
+
+/* Entries start <= id <= end; with `reverse` from the end down. */
+int lmdb_walk_entries(struct lmdb_walk *walk,
+                      struct lmdb_txn *txn,
+                      struct lmdb_stream *stream,
+                      struct impel_id start,
+                      struct impel_id end,
+                      bool reverse);
+/* A group's PEL, or one consumer's, from an ID (inclusive) up. */
+int lmdb_walk_pending(struct lmdb_walk *walk,
+                      struct lmdb_txn *txn,
+                      struct lmdb_group *group,
+                      struct impel_id start);
+int lmdb_walk_owned(struct lmdb_walk *walk,
+                    struct lmdb_txn *txn,
+                    struct lmdb_consumer *consumer,
+                    struct impel_id start);
+/* By name, bytewise. Keys: those after `after` (an empty span: all). */
+int lmdb_walk_groups(struct lmdb_walk *walk, struct lmdb_txn *txn, struct lmdb_stream *stream);
+int lmdb_walk_consumers(struct lmdb_walk *walk, struct lmdb_txn *txn, struct lmdb_group *group);
+int lmdb_walk_keys(struct lmdb_walk *walk, struct lmdb_txn *txn, struct impel_bytes after);
+void lmdb_walk_end(struct lmdb_walk *walk); /* a zeroed one is fine */
+
+/* 1 = one more in `out`, 0 = the end, < 0 a hard error. Each after the walk of its kind only;
+ * next_pending serves both walks of PELs. */
+int lmdb_next_entry(struct lmdb_walk *walk, struct lmdb_raw *out);
+int lmdb_next_pending(struct lmdb_walk *walk, struct lmdb_pending *out);
+int lmdb_next_group(struct lmdb_walk *walk, struct lmdb_group **out);
+int lmdb_next_consumer(struct lmdb_walk *walk, struct lmdb_consumer **out);
+/* The name lives until the next write. */
+int lmdb_next_key(struct lmdb_walk *walk, struct impel_bytes *name, enum lmdb_key_kind *kind);
+
+/* ---- readers ---- */
+
+/* Blocked readers look again after the commit. Appending, creating and deleting do it by
+ * themselves. */
+void lmdb_signal(struct lmdb_txn *txn);
+
+#endif /* IMPEL_STORE_LMDB_STREAM_H */
