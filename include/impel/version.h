@@ -1,4 +1,5 @@
-/* version.h -- which libimpel a program runs with, as against the one it was compiled with. */
+/* version.h -- which libimpel a program runs with, as against the one it was compiled with, and
+ * what a status means in words. */
 #ifndef IMPEL_VERSION_H
 #define IMPEL_VERSION_H
 
@@ -6,7 +7,18 @@
 #define IMPEL_API __attribute__((visibility("default")))
 #endif
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* "MAJOR.MINOR.PATCH" of the library that is loaded. Never NULL, never freed. */
 IMPEL_API const char *impel_version(void);
+
+/* A sentence for an enum impel_status. Never NULL, never freed. */
+IMPEL_API const char *impel_status_text(int status);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif /* IMPEL_VERSION_H */

@@ -1,0 +1,27 @@
+/* impel.h -- all of the library: crash recovery for Redis Streams.
+ *
+ *     struct impel_store *store = NULL;
+ *     struct impel_worker *worker = NULL;
+ *     int rc = impel_store_open("lmdb:orders.db", NULL, &store, &err);
+ *     if (rc >= 0) {
+ *         rc = impel_worker_new(store, &(struct impel_worker_options){
+ *             .stream = "orders", .group = "billing", .concurrency = 8, .handler = on_order },
+ *             &worker, &err);
+ *     }
+ *     if (rc >= 0) {
+ *         rc = impel_worker_run(worker, &err);
+ *     }
+ *
+ * store.h opens stores, adds and reads; worker.h has workers and their handlers; event.h and
+ * metrics.h say what a worker tells; types.h has the words all of them use. */
+#ifndef IMPEL_IMPEL_H
+#define IMPEL_IMPEL_H
+
+#include "impel/event.h"
+#include "impel/metrics.h"
+#include "impel/store.h"
+#include "impel/types.h"
+#include "impel/version.h"
+#include "impel/worker.h"
+
+#endif /* IMPEL_IMPEL_H */
