@@ -11,8 +11,16 @@
 extern "C" {
 #endif
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* "MAJOR.MINOR.PATCH" of the library that is loaded. Never NULL, never freed. */
 IMPEL_API const char *impel_version(void);
+
+#ifdef __cplusplus
+}
+#endif
 
 /* A sentence for an enum impel_status. Never NULL, never freed. */
 IMPEL_API const char *impel_status_text(int status);
