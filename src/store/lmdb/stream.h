@@ -8,16 +8,18 @@
  * THE FILE. Six named databases, keys big-endian so that LMDB's order is the stream's order, values
  * in host order (an LMDB file does not travel between byte orders anyway):
  *
- *     catalog   'm'                      -> struct disk_meta      format version, next object
- * number 'k' NAME                 -> struct disk_key       a key: its kind and object number 's'
- * stream               -> struct disk_stream    counters, tail node, then the name 'g' stream NAME
- * -> group number          the groups of a stream, by name 'G' group                -> struct
- * disk_group     counters, then the name 'c' group NAME           -> consumer number       the
- * consumers of a group, by name 'C' consumer             -> struct disk_consumer  counters, then
- * the name entries   stream ms seq            -> fields (layout.h) nodes     stream ms seq (first
- * ID) -> struct disk_node      closed nodes; the open one, the tail, is in the stream's row pel
- * group ms seq             -> struct disk_pending   owner, delivered-at, deliveries owned consumer
- * ms seq          -> nothing               the same by owner
+ *     catalog   'm'                      -> struct disk_meta      format version, next object number
+ *               'k' NAME                 -> struct disk_key       a key: its kind and object number
+ *               's' stream               -> struct disk_stream    counters, tail node, then the name
+ *               'g' stream NAME          -> group number          the groups of a stream, by name
+ *               'G' group                -> struct disk_group     counters, then the name
+ *               'c' group NAME           -> consumer number       the consumers of a group, by name
+ *               'C' consumer             -> struct disk_consumer  counters, then the name
+ *     entries   stream ms seq            -> fields (layout.h)
+ *     nodes     stream ms seq (first ID) -> struct disk_node      closed nodes; the open one, the
+ *                                                                 tail, is in the stream's row
+ *     pel       group ms seq             -> struct disk_pending   owner, delivered-at, deliveries
+ *     owned     consumer ms seq          -> nothing               the same by owner
  *
  * Object numbers are 8 bytes, never 0 and never used again, so that a row of a dead object can be
  * no one else's. NAME is the name itself, or where it is longer than NAME_KEY_SIZE_MAX its first
