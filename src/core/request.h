@@ -14,7 +14,9 @@
  *
  * JUDGING. Requests marked JUDGES first take the caller's beat in the same step, then evaluate
  * liveness_dead() and policy_verdict() themselves: nobody passes a verdict from one step to
- * another.
+ * another. If the beat finds another token alive under the caller's name, nothing is judged and the
+ * request fails with IMPEL_ERR_REPLACED (`beat` says BEAT_OCCUPIED); only REQUEST_BEAT itself
+ * answers that with IMPEL_OK.
  *
  * Except where it says otherwise a missing stream or group is IMPEL_ERR_NO_GROUP, a key of another
  * type IMPEL_ERR_WRONG_TYPE, and both leave everything as it was. */
