@@ -320,6 +320,7 @@ struct request {
         struct {
             const struct impel_bytes *args;
             size_t arg_count;
+            bool resp3;          /* in: XREAD's reply is a map, as RESP3 has it */
             struct value *reply; /* out: in the arena; error replies are values, status stays OK */
         } call;
     };
