@@ -1,0 +1,139 @@
+/* keys.c -- commands on keys whatever they hold: DEL, EXISTS, TYPE, KEYS, DBSIZE, FLUSHALL; and the
+ * least of SET and GET, so that there is another type to be wrong about. */
+#include "store/lmdb/command/call.h"
+#include "store/lmdb/command/commands.h"
+#include "store/lmdb/command/glob.h"
+
+void command_del(struct call *call)
+{
+    int64_t deleted = 0;
+
+    for (size_t i = 1; i < call->arg_count; i++) {
+        int rc = lmdb_key_delete(call->txn, call->args[i]);
+        if (!call_check(call, rc)) {
+            return;
+        }
+        deleted += rc;
+    }
+    call_reply_integer(call, deleted);
+}
+
+void command_exists(struct call *call)
+{
+    int64_t found = 0;
+
+    for (size_t i = 1; i < call->arg_count; i++) {
+        enum lmdb_key_kind kind;
+        if (!call_check(call, lmdb_key_kind(call->txn, call->args[i], &kind))) {
+            return;
+        }
+        found += kind != LMDB_KEY_NONE ? 1 : 0;
+    }
+    call_reply_integer(call, found);
+}
+
+void command_type(struct call *call)
+{
+    static const char *const names[] = {
+        [LMDB_KEY_NONE] = "none", [LMDB_KEY_STREAM] = "stream", [LMDB_KEY_STRING] = "string"};
+    enum lmdb_key_kind kind;
+
+    if (call_check(call, lmdb_key_kind(call->txn, call->args[1], &kind))) {
+        *call->reply = value_status(names[kind]);
+    }
+}
+
+static const struct impel_bytes from_the_first = {NULL, 0};
+
+void command_keys(struct call *call)
+{
+    struct lmdb_walk walk = {.txn = NULL};
+    struct impel_bytes name;
+    enum lmdb_key_kind kind;
+    int more = lmdb_walk_keys(&walk, call->txn, from_the_first);
+
+    call->reply->kind = VALUE_ARRAY;
+    while (more >= 0 && (more = lmdb_next_key(&walk, &name, &kind)) > 0) {
+        if (!glob_matches(call->args[1], name)) {
+            continue;
+        }
+        struct value *item = call_append(call, call->reply);
+        if (item == NULL || !call_bulk(call, item, name)) {
+            break;
+        }
+    }
+    call_check(call, more);
+    lmdb_walk_end(&walk);
+}
+
+void command_dbsize(struct call *call)
+{
+    struct lmdb_walk walk = {.txn = NULL};
+    struct impel_bytes name;
+    enum lmdb_key_kind kind;
+    int64_t count = 0;
+    int more = lmdb_walk_keys(&walk, call->txn, from_the_first);
+
+    while (more >= 0 && (more = lmdb_next_key(&walk, &name, &kind)) > 0) {
+        count++;
+    }
+    if (call_check(call, more)) {
+        call_reply_integer(call, count);
+    }
+    lmdb_walk_end(&walk);
+}
+
+/* The name is copied: deleting its key takes away the page it lies in. */
+static int delete_next(struct call *call, struct lmdb_walk *walk)
+{
+    struct impel_bytes name, copy;
+    enum lmdb_key_kind kind;
+    int more = lmdb_next_key(walk, &name, &kind);
+
+    if (more <= 0) {
+        return more;
+    }
+    if (!arena_copy(call->arena, name, &copy)) {
+        return IMPEL_ERR_NOMEM;
+    }
+    return lmdb_key_delete(call->txn, copy);
+}
+
+void command_flush(struct call *call)
+{
+    struct lmdb_walk walk = {.txn = NULL};
+    bool known = call_word_is(call, 1, "SYNC") || call_word_is(call, 1, "ASYNC");
+
+    if (call->arg_count > 2 || (call->arg_count == 2 && !known)) {
+        call_error_syntax(call);
+        return;
+    }
+    int more = lmdb_walk_keys(&walk, call->txn, from_the_first);
+    while (more >= 0 && (more = delete_next(call, &walk)) > 0) {
+    }
+    if (call_check(call, more)) {
+        call_reply_ok(call);
+    }
+    lmdb_walk_end(&walk);
+}
+
+void command_set(struct call *call)
+{
+    if (call->arg_count != 3) {
+        call_error_syntax(call);
+    } else if (call_check(call, lmdb_string_set(call->txn, call->args[1], call->args[2]))) {
+        call_reply_ok(call);
+    }
+}
+
+void command_get(struct call *call)
+{
+    struct impel_bytes value;
+    int rc = lmdb_string_get(call->txn, call->args[1], &value);
+
+    if (rc == IMPEL_ERR_WRONG_TYPE) {
+        call_error_wrong_type(call);
+    } else if (rc != IMPEL_ERR_NOT_FOUND && call_check(call, rc)) {
+        call_bulk(call, call->reply, value);
+    }
+}
