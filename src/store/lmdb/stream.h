@@ -61,6 +61,8 @@ int lmdb_key_kind(struct lmdb_txn *txn, struct impel_bytes name, enum lmdb_key_k
 /* Deletes a key of any kind with all that belongs to it; signals readers. 1 = deleted, 0 = there
  * was none. */
 int lmdb_key_delete(struct lmdb_txn *txn, struct impel_bytes name);
+/* DBSIZE. */
+int lmdb_key_count(struct lmdb_txn *txn, uint64_t *count);
 /* Sets a string, over whatever the key held before. */
 int lmdb_string_set(struct lmdb_txn *txn, struct impel_bytes name, struct impel_bytes value);
 /* The value lives until the next write. NOT_FOUND, WRONG_TYPE. */
@@ -283,7 +285,7 @@ int lmdb_walk_owned(struct lmdb_walk *walk,
                     struct lmdb_txn *txn,
                     struct lmdb_consumer *consumer,
                     struct impel_id start);
-/* By name, bytewise. Keys: those after `after` (an empty span: all). */
+/* By name, bytewise. Keys: those after `after` (data NULL: all). */
 int lmdb_walk_groups(struct lmdb_walk *walk, struct lmdb_txn *txn, struct lmdb_stream *stream);
 int lmdb_walk_consumers(struct lmdb_walk *walk, struct lmdb_txn *txn, struct lmdb_group *group);
 int lmdb_walk_keys(struct lmdb_walk *walk, struct lmdb_txn *txn, struct impel_bytes after);

@@ -1,0 +1,190 @@
+/* txn.h -- one transaction: the handles of LMDB, the cache of objects, the first hard error.
+ *
+ * Made by env.c for one turn of the loop, used by everything in stream.h. A transaction that went
+ * wrong (status < 0) can only be aborted. */
+#ifndef IMPEL_STORE_LMDB_TXN_H
+#define IMPEL_STORE_LMDB_TXN_H
+
+#include "store/lmdb/layout.h"
+#include "store/lmdb/stream.h"
+
+#include <lmdb.h>
+
+enum lmdb_database {
+    DB_CATALOG,
+    DB_ENTRIES,
+    DB_NODES,
+    DB_PEL,
+    DB_OWNED,
+    DB_COUNT,
+};
+extern const char *const lmdb_database_names[DB_COUNT];
+
+enum {
+    NODE_SIZE_MAX = 4096, /* Redis's stream-node-max-bytes and -max-entries */
+    NODE_ENTRIES_MAX = 100,
+};
+
+struct object;
+
+struct lmdb_txn {
+    MDB_txn *mdb;
+    const MDB_dbi *dbi;
+    bool write;
+    bool signal; /* blocked readers have something to look at after the commit */
+    int64_t now_ms;
+
+    int status; /* the first hard error */
+    struct impel_error error;
+
+    /* What adds may still take of the map before its rest is kept for acks, parks and trims; an
+     * estimate, INT64_MAX where the map is far from full. */
+    int64_t add_bytes_left;
+
+    MDB_cursor *cursors[DB_COUNT]; /* for single rows; opened when first used */
+    uint64_t writes[DB_COUNT];     /* how often each was written: walks re-place their cursor */
+    struct {
+        uint8_t data[ROW_KEY_SIZE];
+        bool known;
+    } last[DB_COUNT]; /* the last key of a database of rows, so that appends are known as such */
+
+    struct disk_meta meta;
+    bool meta_known;
+    bool meta_dirty;
+    uint64_t node_size_max;
+    uint64_t node_entries_max;
+
+    struct arena arena; /* the objects below */
+    struct object *objects;
+    struct object **by_number;
+    struct object **by_name;
+    size_t bucket_count;
+    size_t object_count;
+};
+
+/* Wraps an LMDB transaction that the caller began. */
+void lmdb_txn_init(struct lmdb_txn *txn, MDB_txn *mdb, const MDB_dbi *dbi, bool write);
+/* Writes back what is dirty; the caller commits. */
+int lmdb_txn_flush(struct lmdb_txn *txn);
+/* Closes cursors and frees the cache; the MDB_txn stays the caller's. Before its commit or abort.
+ */
+void lmdb_txn_release(struct lmdb_txn *txn);
+
+/* Notes a hard error, unless there is one, and returns it. */
+int lmdb_fail(struct lmdb_txn *txn, int status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The same for a code of LMDB. */
+int lmdb_fail_mdb(struct lmdb_txn *txn, int code, const char *what);
+int lmdb_status_of(int code); /* an enum impel_status for a code of LMDB or errno */
+
+/* ---- rows ---- */
+
+/* IMPEL_OK or NOT_FOUND. The value lives until the next write. */
+int row_get(struct lmdb_txn *txn, enum lmdb_database db, MDB_val key, MDB_val *value);
+int row_put(struct lmdb_txn *txn, enum lmdb_database db, MDB_val key, MDB_val value);
+/* Makes room for a value of this size and gives it, to be filled before the next call. */
+int row_reserve(
+    struct lmdb_txn *txn, enum lmdb_database db, MDB_val key, size_t size, void **value);
+/* IMPEL_OK or NOT_FOUND. */
+int row_delete(struct lmdb_txn *txn, enum lmdb_database db, MDB_val key);
+/* Deletes all rows whose key begins so. `count` may be NULL. */
+int row_delete_all(
+    struct lmdb_txn *txn, enum lmdb_database db, const void *prefix, size_t size, uint64_t *count);
+/* The first row at or behind the key, if it has the same first `prefix` bytes. IMPEL_OK or
+ * NOT_FOUND; `key` and `value` are out. */
+int row_seek(
+    struct lmdb_txn *txn, enum lmdb_database db, MDB_val *key, size_t prefix, MDB_val *value);
+/* The last row at or before the key `limit` (ROW_KEY_SIZE bytes) that has its object number. */
+int row_seek_before(struct lmdb_txn *txn,
+                    enum lmdb_database db,
+                    const uint8_t *limit,
+                    MDB_val *key,
+                    MDB_val *value);
+
+/* ---- the catalog ---- */
+
+enum object_kind {
+    OBJECT_STREAM = 's',
+    OBJECT_GROUP = 'G',
+    OBJECT_CONSUMER = 'C',
+};
+
+struct object {
+    enum object_kind kind;
+    bool gone;       /* deleted in this transaction */
+    uint64_t parent; /* the stream's or group's number; 0 for streams */
+    uint64_t hash;   /* of (kind, parent, name) */
+    struct object *next, *next_by_number, *next_by_name;
+    union {
+        struct lmdb_stream stream;
+        struct lmdb_group group;
+        struct lmdb_consumer consumer;
+    };
+};
+
+/* From the cache, or NULL. */
+struct object *object_by_number(struct lmdb_txn *txn, enum object_kind kind, uint64_t number);
+struct object *object_by_name(struct lmdb_txn *txn,
+                              enum object_kind kind,
+                              uint64_t parent,
+                              struct impel_bytes name);
+/* A new one in the cache, its name copied and its number set; NULL (and a hard error) if memory is
+ * out. */
+struct object *object_add(struct lmdb_txn *txn,
+                          enum object_kind kind,
+                          uint64_t number,
+                          uint64_t parent,
+                          struct impel_bytes name);
+/* The row of an object: a struct of `size` bytes, then the name. IMPEL_OK, NOT_FOUND, CORRUPT. */
+int object_read(struct lmdb_txn *txn,
+                enum object_kind kind,
+                uint64_t number,
+                void *disk,
+                size_t size,
+                struct impel_bytes *name);
+int object_write(struct lmdb_txn *txn,
+                 enum object_kind kind,
+                 uint64_t number,
+                 const void *disk,
+                 size_t size,
+                 struct impel_bytes name);
+/* The number that a name stands for in the rows `letter`, 0 if none; and setting it. */
+int catalog_find(
+    struct lmdb_txn *txn, char letter, uint64_t parent, struct impel_bytes name, uint64_t *number);
+int catalog_set(
+    struct lmdb_txn *txn, char letter, uint64_t parent, struct impel_bytes name, uint64_t number);
+int catalog_delete(struct lmdb_txn *txn, char letter, uint64_t parent, struct impel_bytes name);
+/* The file's own row; and a new object number. */
+int catalog_meta(struct lmdb_txn *txn);
+int catalog_new_number(struct lmdb_txn *txn, uint64_t *number);
+
+int stream_load(struct lmdb_txn *txn, uint64_t number, struct lmdb_stream **out);
+int group_load(struct lmdb_txn *txn,
+               struct lmdb_stream *stream,
+               uint64_t number,
+               struct lmdb_group **out);
+int stream_flush(struct lmdb_txn *txn, struct lmdb_stream *stream);
+int group_flush(struct lmdb_txn *txn, struct lmdb_group *group);
+int consumer_flush(struct lmdb_txn *txn, struct lmdb_consumer *consumer);
+
+/* A row of the PEL, read. */
+int pending_read(struct lmdb_txn *txn, struct impel_id id, MDB_val value, struct lmdb_pending *out);
+
+/* The object that a public struct is the inside of. */
+#define OBJECT_OF(POINTER, FIELD) \
+    ((struct object *)(void *)((char *)(POINTER)-offsetof(struct object, FIELD)))
+
+/* ---- nodes (node.c) ---- */
+
+/* The entry was appended. / The live entry was deleted: 1 if its node went with it. */
+int node_append(struct lmdb_txn *txn,
+                struct lmdb_stream *stream,
+                struct impel_id id,
+                size_t size_bytes);
+int node_delete(struct lmdb_txn *txn, struct lmdb_stream *stream, struct impel_id id);
+/* The oldest node; NOT_FOUND if there is none. */
+int node_first(struct lmdb_txn *txn, struct lmdb_stream *stream, struct lmdb_node *out);
+/* Writes back a changed node, or removes it when it has no live entry. */
+int node_put(struct lmdb_txn *txn, struct lmdb_stream *stream, const struct lmdb_node *node);
+
+#endif /* IMPEL_STORE_LMDB_TXN_H */
