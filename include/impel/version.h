@@ -1,5 +1,5 @@
-/* version.h -- which libimpel a program runs with, as against the one it was compiled with, and
- * what a status means in words. */
+/* version.h -- which libimpel a program runs with, what a status means in words, and the mark of
+ * what the library exports. */
 #ifndef IMPEL_VERSION_H
 #define IMPEL_VERSION_H
 
@@ -11,18 +11,10 @@
 extern "C" {
 #endif
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* "MAJOR.MINOR.PATCH" of the library that is loaded. Never NULL, never freed. */
 IMPEL_API const char *impel_version(void);
 
-#ifdef __cplusplus
-}
-#endif
-
-/* A sentence for an enum impel_status. Never NULL, never freed. */
+/* A sentence for an enum impel_status, or for any other number. Never NULL, never freed. */
 IMPEL_API const char *impel_status_text(int status);
 
 #ifdef __cplusplus
