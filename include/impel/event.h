@@ -6,8 +6,11 @@
  * library itself writes nothing anywhere.
  *
  * THREADS. The callback runs on the thread that runs the worker, between two steps of it. It should
- * be quick, it must not call back into the worker (impel_worker_stop() excepted), and nothing it is
- * given may be kept: copy what is needed later. */
+ * be quick (the worker does not beat meanwhile), it must not call back into the worker
+ * (impel_worker_stop() excepted), and nothing it is given may be kept: copy what is needed later.
+ *
+ * More names may be added, and more members at the end: programs skip the names they do not know.
+ * `text` and `error` may quote what an entry or a server said. */
 #ifndef IMPEL_EVENT_H
 #define IMPEL_EVENT_H
 
@@ -25,7 +28,7 @@ enum impel_level {
 };
 
 /* Memory is the library's and lasts as long as the call. What an event does not tell is empty, 0,
- * 0-0, or -1 where it says so. New members are only ever added at the end. */
+ * 0-0, or -1 where it says so. The library alone makes these: do not go by the size. */
 struct impel_event {
     const char *name; /* "delivered", "done", "retried", "parked", ...; never NULL */
     enum impel_level level;
@@ -35,7 +38,7 @@ struct impel_event {
     struct impel_bytes consumer; /* the worker that speaks */
     struct impel_bytes subject;  /* another consumer that it is about: the one seen dead */
     struct impel_bytes reason;   /* why it was parked, ... */
-    struct impel_bytes error;    /* the handler's or the store's own words */
+    struct impel_bytes error;    /* the handler's or the store's own words, any bytes */
     struct impel_id id;          /* of the entry */
     uint64_t count;              /* for how many entries the event stands; at least 1 */
     int64_t attempt;             /* the entry's delivery counter; 0 = says nothing */
