@@ -2,7 +2,8 @@
  *
  * The same numbers go, by stream, into the file that `impel_worker_options.metrics_file` names, in
  * the text form that Prometheus reads. A counter only grows; it counts what this process lived to
- * see, so that a worker that was killed took its last few with it. */
+ * see, so that a worker that was killed took its last few with it. Three are no counters but say
+ * how things stand: those marked "now". */
 #ifndef IMPEL_METRICS_H
 #define IMPEL_METRICS_H
 
@@ -29,13 +30,14 @@ struct impel_metrics {
     uint64_t released;    /* given back at a stop, or before they were started */
     uint64_t renewed;
     uint64_t sweeps;        /* walks over what is abandoned */
-    uint64_t sweep_due;     /* now, as the last sweep saw it: abandoned and due */
+    uint64_t sweep_due;     /* now, as this worker's last sweep saw it: abandoned and due */
     uint64_t sweep_not_due; /* now: abandoned, but not idle for long enough yet */
     uint64_t held;          /* now: running, waiting for a handler or for their retry */
-    /* How long claimed entries had been abandoned: how many by bucket (not cumulative), and in sum.
-     */
+    /* How long claimed entries had been abandoned: how many by bucket (not cumulative; a bound is
+     * part of its bucket), and in sum. */
     uint64_t recovery_buckets[IMPEL_RECOVERY_BUCKETS];
     double recovery_seconds_sum;
+    uint64_t reserved[16]; /* 0; room for more */
 };
 
 #ifdef __cplusplus
