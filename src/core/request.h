@@ -16,7 +16,21 @@
  * liveness_dead() and policy_verdict() themselves: nobody passes a verdict from one step to
  * another. If the beat finds another token alive under the caller's name, nothing is judged and the
  * request fails with IMPEL_ERR_REPLACED (`beat` says BEAT_OCCUPIED); only REQUEST_BEAT itself
- * answers that with IMPEL_OK.
+ * answers that with IMPEL_OK. FENCED steps take no beat and judge nobody. "Judged dead" may be a
+ * mark that the store keeps with the row until its own next beat, or be computed from the clock
+ * anew.
+ *
+ * ANSWERS. The store sets every output of its kind, also to 0, before it completes a request with
+ * IMPEL_OK. With any other status a reader looks at `error` and at what is said to come with it;
+ * but request_free() walks the entries all the same: a count never exceeds what was filled in, and
+ * arrays come zeroed. Memory that runs out half-way fails the request and undoes the step.
+ *
+ * THE RECORD that PARK and CLAIM_SETTLE add to the dead-letter stream, under an ID generated there
+ * and in the same step: the entry's fields as they were, then these ten, numbers in decimal:
+ * original_id, original_stream, original_group, consumer (the owner; empty = nobody), deliveries,
+ * reason, error, last_active_ms (the row's delivered-at), parked_ms (store time), impel_fields
+ * ("10": how many these are). CLAIM_SETTLE's reason is "max-deliveries", its error empty. The
+ * stream is created if it is missing.
  *
  * Except where it says otherwise a missing stream or group is IMPEL_ERR_NO_GROUP, a key of another
  * type IMPEL_ERR_WRONG_TYPE, and both leave everything as it was. */
@@ -29,9 +43,9 @@
 
 enum request_kind {
     REQUEST_ADD,          /* XADD */
-    REQUEST_READ,         /* XREADGROUP ... STREAMS s... >, perhaps blocking */
+    REQUEST_READ,         /* XREADGROUP ... STREAMS s... >, perhaps blocking; not FENCED */
     REQUEST_ACK,          /* XACK; FENCED when `strict` */
-    REQUEST_BEAT,         /* JUDGES nothing; writes the caller's row */
+    REQUEST_BEAT,         /* JUDGES nobody but who has the name; writes the caller's row */
     REQUEST_LOOK,         /* JUDGES (with LOOK_BEAT): who holds how much, who is alive */
     REQUEST_CLAIM_FROM,   /* JUDGES: walk one owner's PEL; claim, park, reap what is due */
     REQUEST_RETRY,        /* FENCED: claim from oneself, deliveries + 1, idle 0 */
@@ -39,7 +53,8 @@ enum request_kind {
     REQUEST_RENEW,        /* FENCED: idle 0, owner and deliveries as they are */
     REQUEST_RELEASE,      /* FENCED: to RELEASED_NAME */
     REQUEST_PARK,         /* FENCED: copy to the dead-letter stream and ack, one step */
-    REQUEST_LEAVE,        /* take the own row away, if nothing is held, and the consumer with it */
+    REQUEST_LEAVE,        /* take the own row away, if nothing is held, and the consumer with it;
+                             another token under the name is IMPEL_ERR_REPLACED */
     REQUEST_DROP,         /* JUDGES: delete a consumer that holds nothing and is not alive */
     REQUEST_PENDING,      /* XPENDING key group start end count [consumer] */
     REQUEST_RANGE,        /* XRANGE / XREVRANGE */
@@ -67,13 +82,15 @@ void entry_free(struct entry *entry); /* NULL is fine */
 
 enum item_result {
     ITEM_NONE,    /* not reached */
-    ITEM_DONE,    /* carried out */
-    ITEM_LOST,    /* the fence failed: not the caller's any more. Nothing was done */
+    ITEM_DONE,    /* carried out. RELEASE does not ask whether the entry still exists */
+    ITEM_LOST,    /* the fence failed: not the caller's any more; ACK without `strict`: was not
+                     pending. Nothing was done */
     ITEM_TRIMMED, /* the caller's, but the entry is gone from the stream. RENEW leaves the PEL row
                      as it is (so that the caller can still finish and, should it die, a sweep
                      reports the loss); RETRY and ADOPT take the row away: the caller reports lost
                      work */
-    ITEM_FAILED,  /* PARK only: the dead-letter stream refused the copy; the entry stays pending */
+    ITEM_FAILED,  /* PARK only: the dead-letter stream refused the copy; the entry stays pending,
+                     the other items go on, `status` is IMPEL_OK and `error` says why */
 };
 
 /* One entry that the caller believes to hold, in RENEW, RETRY, ADOPT, RELEASE, PARK, strict ACK. */
@@ -86,18 +103,18 @@ struct request_item {
         idle_ms; /* RELEASE without give_back: the idle time to record, so that a backoff goes on */
     struct impel_bytes reason; /* PARK: "max-deliveries", "rejected", ... */
     struct impel_bytes error;  /* PARK: the handler's words; may be empty */
-    const struct entry
-        *copy;               /* PARK: used if the stream no longer has the entry (reason becomes
+    const struct entry *copy;  /* PARK: used if the stream no longer has the entry (reason becomes
                                 "trimmed"); may be NULL: then such an item is ITEM_TRIMMED, row removed */
-    enum item_result result; /* out */
-    struct entry *entry;     /* out: RETRY, ADOPT. Owned by the request until taken (set to NULL) */
+    enum item_result result;   /* out */
+    struct entry *entry; /* out: RETRY, ADOPT. Owned by the request until taken (set to NULL) */
 };
 
 /* An entry that was handed out by READ or CLAIM_FROM. */
 struct delivered {
     struct entry *entry;   /* owned by the request until taken (set to NULL) */
     size_t stream_index;   /* READ: which of the streams */
-    int64_t deliveries;    /* now, this delivery included; 1 = the first */
+    int64_t deliveries;    /* now, this delivery included; 1 = the first. READ: always 1, also for a
+                              row that was there already because the group was moved back */
     int64_t idle_ms;       /* CLAIM_FROM: how long it had been idle: the recovery time */
     enum owner_state from; /* CLAIM_FROM: whose it was */
 };
@@ -135,8 +152,10 @@ enum beat_result {
                    */
     BEAT_REVIVED, /* the row was the caller's but had been judged dead, or had vanished (not on the
                      first beat): taken again; renew all before any handler starts */
-    BEAT_OCCUPIED, /* another token is alive under this name; nothing was written. On a first beat:
-                      wait dead-after and try again; later: this worker has been replaced */
+    BEAT_OCCUPIED, /* another token is alive under this name; its row was left alone, but it was a
+                      beat: `last` and `since` are written (liveness_note()), or the other's silence
+                      would never count while nobody else beats. On a first beat: wait dead-after
+                      and try again; later: this worker has been replaced */
 };
 
 /* How a CLAIM_FROM step behaves. */
@@ -158,19 +177,23 @@ struct request {
     struct impel_error error; /* out: on failure */
     int64_t store_now_ms; /* out: the store's wall clock (unix ms), 0 if it did not come to that */
     uint64_t serial;      /* the submitter's: given back untouched */
-    void (*done)(struct request *request); /* called by the store exactly once, from its turn */
+    void (*done)(struct request *request); /* called by the store exactly once, from its turn or its
+                                              close; may free the request: the store is done with
+                                              it before it calls */
     void *owner;                           /* the submitter's */
     struct request *next;                  /* the store's queue */
     void *store_data;                      /* the store's, while it has the request */
     struct arena arena;                    /* inputs and outputs live here */
 
-    /* Who asks. Empty for requests that are neither FENCED nor JUDGES. A sweep without a worker has
-     * an empty consumer: its beats write `last` and `since` only. */
+    /* Who asks. `consumer` is also who READ reads as; it, the token and dead-after are empty for
+     * other requests that are neither FENCED nor JUDGES. A sweep without a worker has an empty
+     * consumer: its beats write `last` and `since` only, and it claims nothing. */
     struct impel_bytes stream;
     struct impel_bytes group;
     struct impel_bytes consumer;
     struct token token;
-    int64_t dead_after_ms;
+    int64_t dead_after_ms; /* of the caller: goes into its row. Others are judged by their own rows'
+                              and an entry by `claim_from.policy` */
 
     union {
         struct {
@@ -178,7 +201,8 @@ struct request {
             const struct impel_field *fields;
             size_t field_count; /* >= 1 */
             bool no_create;     /* in: NOMKSTREAM; then a missing stream is IMPEL_ERR_NOT_FOUND */
-            int64_t length_max; /* in: MAXLEN = length_max after the add, exact; -1 = no trimming */
+            int64_t length_max; /* in: MAXLEN = length_max after the add, exact; -1 = no trimming; 0
+                                   keeps nothing, so a submitter must set this */
         } add;
         struct {
             const struct impel_bytes *streams; /* `request.stream` is not used */
@@ -186,14 +210,20 @@ struct request {
             size_t first;   /* in: the stream to begin with, so that none starves */
             uint32_t count; /* in: at most this many entries over all streams, >= 1 */
             size_t
-                size_max; /* in: stop after the entry that brings the payload to this; 0 = none */
-            int64_t block_ms; /* in: 0 = answer at once; at most 2000 */
+                size_max; /* in: stop after the entry that brings the payload (names and values) to
+                             this; 0 = none. The first entry always comes, whatever its size */
+            int64_t block_ms; /* in: 0 = answer at once; at most 2000. Nothing by then: IMPEL_OK and
+                                 no entries. A group that goes while it waits: NO_GROUP */
             struct delivered
                 *entries; /* out: by stream in the order of asking, IDs ascending in each */
             size_t entry_count;
-            size_t missing; /* out, with IMPEL_ERR_NO_GROUP: which stream */
-        } read;             /* A read that completed, however, has no effect later: a store whose
-                               connection broke makes sure of it before it completes the request */
+            /* Out, with IMPEL_ERR_NO_GROUP or IMPEL_ERR_WRONG_TYPE: which stream. Nothing is read
+             * from the others either. */
+            size_t missing;
+            /* A read that completed, with whichever status, has no effect later: a store whose
+             * connection broke makes sure that the server no longer serves it before it completes
+             * the request. What it delivered before is pending under the caller's name: ADOPT. */
+        } read;
         struct {
             struct request_item *items; /* id always; deliveries when strict */
             size_t item_count;
@@ -215,13 +245,14 @@ struct request {
                 *owners; /* out: every consumer of the group and every row of the table */
             size_t owner_count;
             uint64_t pending; /* out: of the group; more than the owners' sum = some are unowned */
-            uint64_t
-                undelivered; /* out: entries after last-delivered; exact up to 1, a lower bound
+            uint64_t undelivered; /* out: entries after last-delivered; exact up to 1, a lower bound
                                 above (0 = nothing undelivered, in the same step as `pending`) */
             struct sweep_cursor cursor; /* out */
         } look;
         struct {
-            struct impel_bytes owner; /* in: whose PEL; empty + `nobody` = unowned entries */
+            struct impel_bytes owner; /* in: whose PEL; empty + `nobody` = unowned entries. An owner
+                                         without a consumer has no rows; one who turns out to be
+                                         ME or LIVE in this step is not walked */
             bool nobody;
             struct impel_id from;           /* in: the first ID to look at */
             uint32_t rows_max;              /* in: examine at most this many rows */
@@ -247,34 +278,36 @@ struct request {
             int64_t wait_ms;           /* out: until the first of these is due; -1 if none */
             /* Out: where to go on; 0-0 = this PEL's end was reached. The store keeps (owner, next)
              * as the group's sweep_cursor. The walk stops in front of the row that `claims_max`
-             * left no room for, unless claims_max was 0. */
+             * left no room for, unless claims_max was 0. Rows that are parked, reaped, not due or
+             * left for CLAIM_LAST do not stop it. */
             struct impel_id next;
         } claim_from;
         struct {
-            struct request_item
-                *items; /* RENEW: at most 200; RETRY, ADOPT, RELEASE, PARK: at most 200 */
-            size_t item_count;
+            struct request_item *items;     /* at most 200, no ID twice */
+            size_t item_count;              /* may be 0: RELEASE with `rest` */
             struct impel_bytes dead_letter; /* PARK */
             bool rest; /* RELEASE: release what else the store says the caller owns, counts kept,
-                          claimable at once (at most 1000 in a step) */
+                          claimable at once (at most 1000 in a step), after the items */
             bool more; /* out: RELEASE with `rest`: there is more; ask again */
             size_t rested; /* out: how many that were */
         } items;           /* RETRY, ADOPT, RENEW, RELEASE, PARK */
         struct {
-            bool left;               /* out: LEAVE: the row is gone. DROP: the consumer is gone */
+            bool left;               /* out: LEAVE: the row is gone, or was not there. DROP: the
+                                        consumer and its row are gone; false also if neither was
+                                        there */
             int64_t inactive_ms;     /* in: DROP of a consumer that is not in the table: only if
-                                        inactive for     this long; -1 = never */
+                                        inactive for this long; -1 = never, 0 = at once */
             struct impel_bytes name; /* in: DROP: which consumer */
         } leave;                     /* LEAVE, DROP */
         struct {
             struct impel_id start, end; /* inclusive */
-            uint32_t count;
-            struct impel_bytes owner; /* in: with `by_owner`: only this consumer's */
+            uint32_t count;             /* 0 = no row */
+            struct impel_bytes owner;   /* in: with `by_owner`: only this consumer's */
             bool by_owner;
             struct pending_row {
                 struct impel_id id;
-                struct impel_bytes owner;
-                int64_t idle_ms;
+                struct impel_bytes owner; /* empty = nobody */
+                int64_t idle_ms;          /* may be negative if the clock was set back */
                 int64_t deliveries;
                 bool exists; /* the entry is still in the stream */
             } * rows;
@@ -311,7 +344,7 @@ struct request {
             bool created;   /* out: GROUP_CREATE: false = it was there already (no error) */
         } group_set;        /* GROUP_CREATE, GROUP_SET */
         struct {
-            bool by_id;
+            bool by_id; /* MINID `id_min`; else MAXLEN `length_max`, where 0 removes all */
             uint64_t length_max;
             struct impel_id id_min;
             bool approximate;
