@@ -1,0 +1,134 @@
+/* bench.c -- the loop around a handler under test. */
+#include "runtime/bench.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+
+static void on_finished(void *user, struct delivery *delivery, const struct handler_result *result)
+{
+    struct bench *bench = user;
+    size_t number = (size_t)(delivery - bench->deliveries);
+    bench->results[number].outcome = result->outcome;
+    bench->results[number].delay_ms = result->delay_ms;
+    bench->results[number].error_size = result->error.size;
+    if (result->error.size > 0 && result->error.size <= ERROR_SIZE_MAX) {
+        memcpy(bench->results[number].error, result->error.data, result->error.size);
+    }
+    bench->finished++;
+    entry_free(delivery->entry);
+    delivery->entry = NULL;
+}
+
+static void on_failed(void *user, const struct impel_error *error)
+{
+    struct bench *bench = user;
+    bench->failures++;
+    bench->failure = *error;
+}
+
+static void on_event(void *user, const struct impel_event *event)
+{
+    struct bench *bench = user;
+    bench->events++;
+    (void)snprintf(bench->event_name, sizeof bench->event_name, "%s", event->name);
+}
+
+static void on_deadline(uv_timer_t *timer)
+{
+    struct bench *bench = timer->data;
+    bench->late = true;
+}
+
+int bench_open(struct bench *bench,
+               uint32_t concurrency,
+               const struct runtime_handler *options,
+               struct impel_error *err)
+{
+    memset(bench, 0, sizeof *bench);
+    CHECK(uv_loop_init(&bench->loop) == 0);
+    CHECK(uv_timer_init(&bench->loop, &bench->deadline) == 0);
+    bench->deadline.data = bench;
+    uv_timer_start(&bench->deadline, on_deadline, BENCH_DEADLINE_MS, 0);
+    bench->stream = bytes_of("orders");
+    bench->env = (struct handler_env){
+        .loop = &bench->loop,
+        .concurrency = concurrency,
+        .streams = &bench->stream,
+        .group = bytes_of("billing"),
+        .consumer = bytes_of("me-1"),
+        .finished = on_finished,
+        .failed = on_failed,
+        .event = on_event,
+        .user = bench,
+    };
+    int rc = handler_open(&bench->env, options, &bench->handler, err);
+    if (rc < 0) {
+        bench_close(bench);
+    }
+    return rc;
+}
+
+size_t bench_start(struct bench *bench, const struct impel_field *fields, size_t field_count)
+{
+    size_t number = bench->started++;
+    CHECK(number < BENCH_MAX);
+    struct delivery *delivery = &bench->deliveries[number];
+    *delivery = (struct delivery){.serial = number + 1, .attempt = 1};
+    delivery->entry = entry_new((struct impel_id){number + 1, 0}, fields, field_count);
+    CHECK(delivery->entry != NULL);
+    bench->handler->ops->start(bench->handler, delivery);
+    return number;
+}
+
+size_t bench_start_text(struct bench *bench, const char *name, const char *value)
+{
+    struct impel_field field = {bytes_of(name), bytes_of(value)};
+    return bench_start(bench, &field, 1);
+}
+
+bool bench_turn(struct bench *bench)
+{
+    (void)uv_run(&bench->loop, UV_RUN_ONCE);
+    return !bench->late;
+}
+
+bool bench_wait(struct bench *bench, size_t count)
+{
+    while (bench->finished < count) {
+        if (!bench_turn(bench)) {
+            printf("# the deadline passed with %zu of %zu finished\n", bench->finished, count);
+            return false;
+        }
+    }
+    return true;
+}
+
+void bench_cancel(struct bench *bench, size_t number, enum cancel_reason reason)
+{
+    bench->handler->ops->cancel(bench->handler, &bench->deliveries[number], reason);
+}
+
+void bench_close(struct bench *bench)
+{
+    if (bench->handler != NULL) {
+        bench->handler->ops->close(bench->handler);
+    }
+    uv_close((uv_handle_t *)&bench->deadline, NULL);
+    (void)uv_run(&bench->loop, UV_RUN_DEFAULT);
+    CHECK(uv_loop_close(&bench->loop) == 0);
+    if (bench->handler != NULL) {
+        bench->handler->ops->free(bench->handler);
+    }
+}
+
+int open_descriptors(void)
+{
+    int count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    CHECK(folder != NULL);
+    while (readdir(folder) != NULL) {
+        count++;
+    }
+    closedir(folder);
+    return count;
+}

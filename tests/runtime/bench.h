@@ -1,0 +1,51 @@
+/* bench.h -- a handler on a loop of its own, without a worker: starts deliveries, collects results. */
+#ifndef TESTS_RUNTIME_BENCH_H
+#define TESTS_RUNTIME_BENCH_H
+
+#include "runtime/handler.h"
+#include "tap.h"
+
+enum {
+    BENCH_MAX = 256,
+    BENCH_DEADLINE_MS = 30000, /* a test that waits longer has failed */
+};
+
+struct bench {
+    uv_loop_t loop;
+    uv_timer_t deadline;
+    struct handler_env env;
+    struct handler *handler;
+    struct impel_bytes stream;
+    struct delivery deliveries[BENCH_MAX];
+    size_t started, finished;
+    bool late; /* the deadline passed */
+    int failures;
+    struct impel_error failure;
+    int events;
+    char event_name[64]; /* the last */
+    struct {
+        enum worker_outcome outcome;
+        int64_t delay_ms;
+        size_t error_size;
+        char error[ERROR_SIZE_MAX + 1];
+    } results[BENCH_MAX]; /* by delivery */
+};
+
+/* Opens the handler; returns what that answered. */
+int bench_open(struct bench *bench,
+               uint32_t concurrency,
+               const struct runtime_handler *options,
+               struct impel_error *err);
+/* Starts one on an entry with these fields; returns its number. */
+size_t bench_start(struct bench *bench, const struct impel_field *fields, size_t field_count);
+size_t bench_start_text(struct bench *bench, const char *name, const char *value);
+/* Turns the loop until `count` have finished in all, or the deadline passes (false). */
+bool bench_wait(struct bench *bench, size_t count);
+/* One turn of the loop, which waits for an event. False once the deadline has passed. */
+bool bench_turn(struct bench *bench);
+void bench_cancel(struct bench *bench, size_t number, enum cancel_reason reason);
+void bench_close(struct bench *bench);
+/* How many descriptors this process has open. */
+int open_descriptors(void);
+
+#endif /* TESTS_RUNTIME_BENCH_H */
