@@ -31,7 +31,8 @@ static void open_shell(uint32_t concurrency, const char *line)
 
 static int open_command(const char *command, struct impel_error *error)
 {
-    char *argv[] = {(char *)command, NULL};
+    static char *argv[2]; /* it outlives the handler */
+    argv[0] = (char *)command;
     struct runtime_handler options = {.kind = HANDLER_EXEC, .argv = argv};
     return bench_open(&bench, 1, &options, error);
 }
@@ -115,7 +116,7 @@ TEST(stdin_is_the_entry_as_json)
 
 TEST(the_environment_tells_the_entry)
 {
-    run_once("env | grep '^IMPEL_' | sort | tr '\\n' ' ' >&2; exit 1");
+    run_once("env | grep -E '^IMPEL_(ATT|CON|FIE|GRO|ID|STR)' | sort | tr '\\n' ' ' >&2; exit 1");
     CHECK_ERROR(
         "IMPEL_ATTEMPT=1 IMPEL_CONSUMER=me-1 IMPEL_FIELD_n=1 IMPEL_GROUP=billing IMPEL_ID=1-0 "
         "IMPEL_STREAM=orders");
