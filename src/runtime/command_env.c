@@ -42,7 +42,7 @@ int command_env_init(struct command_env *env, struct impel_error *err)
     while (environ != NULL && environ[count] != NULL) {
         count++;
     }
-    env->base = arena_calloc(&env->arena, count + 1, sizeof *env->base);
+    env->base = arena_calloc(&env->arena, count + 1, sizeof(char *));
     for (size_t i = 0; i < count && env->base != NULL; i++) {
         struct impel_bytes copy;
         if (not_for_commands(environ[i])) {
@@ -90,10 +90,10 @@ static bool make_room(struct command_env *env, size_t count)
     free(env->small);
     free(env->offsets);
     free(env->sorted);
-    env->full = calloc(count + env->base_count + 1, sizeof *env->full);
-    env->small = calloc(OWN_COUNT + env->base_count + 1, sizeof *env->small);
+    env->full = calloc(count + env->base_count + 1, sizeof(char *));
+    env->small = calloc(OWN_COUNT + env->base_count + 1, sizeof(char *));
     env->offsets = calloc(count, sizeof *env->offsets);
-    env->sorted = calloc(count, sizeof *env->sorted);
+    env->sorted = calloc(count, sizeof(struct impel_field *));
     env->capacity = count;
     if (env->full == NULL || env->small == NULL || env->offsets == NULL || env->sorted == NULL) {
         free(env->full);
@@ -151,7 +151,7 @@ static size_t put_fields(struct command_env *env, const struct entry *entry, siz
             env->sorted[candidates++] = &entry->fields[i];
         }
     }
-    qsort(env->sorted, candidates, sizeof *env->sorted, by_name);
+    qsort(env->sorted, candidates, sizeof(struct impel_field *), by_name);
     for (size_t i = 0; i < candidates; i++) {
         const struct impel_field *field = env->sorted[i];
         bool repeated = (i > 0 && bytes_equal(field->name, env->sorted[i - 1]->name)) ||
@@ -189,8 +189,8 @@ bool command_env_build(struct command_env *env,
     for (size_t i = 0; i < count; i++) {
         env->full[i] = (char *)env->text.data + env->offsets[i];
     }
-    memcpy(env->small, env->full, own * sizeof *env->small);
-    memcpy(env->small + own, env->base, (env->base_count + 1) * sizeof *env->base);
-    memcpy(env->full + count, env->base, (env->base_count + 1) * sizeof *env->base);
+    memcpy(env->small, env->full, own * sizeof(char *));
+    memcpy(env->small + own, env->base, (env->base_count + 1) * sizeof(char *));
+    memcpy(env->full + count, env->base, (env->base_count + 1) * sizeof(char *));
     return true;
 }

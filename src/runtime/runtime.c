@@ -11,6 +11,11 @@
 #include <string.h>
 #include <unistd.h>
 
+enum {
+    TIMEOUT_MS = 15 * 60 * 1000,
+    GRACE_MS = 25 * 1000,
+};
+
 static const int stop_signals[STOP_SIGNALS] = {SIGTERM, SIGINT};
 
 /* ---- options ---- */
@@ -22,8 +27,8 @@ void runtime_options_init(struct runtime_options *options)
             {
                 .concurrency = 1,
                 .prefetch = -1,
-                .timeout_ms = 15 * 60 * 1000,
-                .grace_ms = 25 * 1000,
+                .timeout_ms = TIMEOUT_MS,
+                .grace_ms = GRACE_MS,
                 .sweep_interval_ms = 1000,
             },
         .handler.kind = HANDLER_POOL,
