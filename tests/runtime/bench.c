@@ -86,6 +86,17 @@ size_t bench_start_text(struct bench *bench, const char *name, const char *value
     return bench_start(bench, &field, 1);
 }
 
+void bench_start_many(struct bench *bench, size_t count, size_t at_once)
+{
+    for (size_t i = 0; i < count; i++) {
+        bool room = bench->started - bench->finished < at_once ||
+                    bench_wait(bench, bench->started - at_once + 1);
+        CHECK(room);
+        bench_start_text(bench, "n", "1");
+    }
+    CHECK(bench_wait(bench, count));
+}
+
 bool bench_turn(struct bench *bench)
 {
     (void)uv_run(&bench->loop, UV_RUN_ONCE);

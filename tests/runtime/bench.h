@@ -41,6 +41,8 @@ size_t bench_start(struct bench *bench, const struct impel_field *fields, size_t
 size_t bench_start_text(struct bench *bench, const char *name, const char *value);
 /* Turns the loop until `count` have finished in all, or the deadline passes (false). */
 bool bench_wait(struct bench *bench, size_t count);
+/* Starts `count` in all, never more than `at_once` together, and waits for the last. */
+void bench_start_many(struct bench *bench, size_t count, size_t at_once);
 /* One turn of the loop, which waits for an event. False once the deadline has passed. */
 bool bench_turn(struct bench *bench);
 void bench_cancel(struct bench *bench, size_t number, enum cancel_reason reason);

@@ -22,22 +22,29 @@ static enum impel_outcome returns_outcome(struct impel_delivery *delivery, void 
     return *(enum impel_outcome *)user;
 }
 
-TEST(outcomes_come_back)
+static void check_outcomes(enum handler_kind kind)
 {
-    static const enum handler_kind kinds[] = {HANDLER_INLINE, HANDLER_POOL};
     static const enum worker_outcome want[] = {OUTCOME_DONE, OUTCOME_RETRY, OUTCOME_REJECT};
-    for (size_t k = 0; k < ARRAY_SIZE(kinds); k++) {
-        enum impel_outcome outcome = IMPEL_DONE;
-        open_calls(kinds[k], 1, returns_outcome, &outcome);
-        for (size_t i = 0; i < ARRAY_SIZE(want); i++) {
-            outcome = (enum impel_outcome)i;
-            size_t number = bench_start_text(&bench, "n", "1");
-            CHECK(bench_wait(&bench, number + 1));
-            CHECK(bench.results[number].outcome == want[i]);
-            CHECK(bench.results[number].delay_ms == -1);
-        }
-        bench_close(&bench);
+    enum impel_outcome outcome = IMPEL_DONE;
+    open_calls(kind, 1, returns_outcome, &outcome);
+    for (size_t i = 0; i < ARRAY_SIZE(want); i++) {
+        outcome = (enum impel_outcome)i;
+        size_t number = bench_start_text(&bench, "n", "1");
+        CHECK(bench_wait(&bench, number + 1));
+        CHECK(bench.results[number].outcome == want[i]);
+        CHECK(bench.results[number].delay_ms == -1);
     }
+    bench_close(&bench);
+}
+
+TEST(outcomes_come_back_from_the_pool)
+{
+    check_outcomes(HANDLER_POOL);
+}
+
+TEST(outcomes_come_back_inline)
+{
+    check_outcomes(HANDLER_INLINE);
 }
 
 TEST(an_outcome_that_does_not_exist_is_a_retry_and_is_said)
@@ -104,13 +111,7 @@ TEST(many_pass_through_few_threads)
 {
     atomic_uint count = 0;
     open_calls(HANDLER_POOL, 4, counts_up, &count);
-    for (int i = 0; i < BENCH_MAX; i++) {
-        if (bench.started - bench.finished == 4) {
-            CHECK(bench_wait(&bench, bench.started - 3));
-        }
-        bench_start_text(&bench, "n", "1");
-    }
-    CHECK(bench_wait(&bench, BENCH_MAX));
+    bench_start_many(&bench, BENCH_MAX, 4);
     bench_close(&bench);
     CHECK_U64(count, BENCH_MAX);
 }
