@@ -1,0 +1,806 @@
+/* conformance_stream.c -- what every store must do with entries: add, read, wait, ack, look, trim. */
+#include "store/suite.h"
+
+#include <stdlib.h>
+
+/* ---- add ---- */
+
+static struct request *add_request(const char *stream, struct impel_id id)
+{
+    static const struct impel_field field = {{"f", 1}, {"v", 1}};
+    struct request *request = ask(REQUEST_ADD, stream, "");
+
+    request->add.id = id;
+    request->add.fields = &field;
+    request->add.field_count = 1;
+    return request;
+}
+
+static size_t length_of(const char *stream)
+{
+    struct request *request = ask(REQUEST_INFO, stream, "");
+    CHECK(run(request) == IMPEL_OK);
+    return request->info.exists ? request->info.length : 0;
+}
+
+TEST(add_generates_ascending_ids_from_the_stores_clock)
+{
+    suite_begin();
+    struct request *first = add_request("s", ID_MIN);
+    CHECK(run(first) == IMPEL_OK);
+    CHECK(first->store_now_ms > 0);
+    CHECK_U64(first->add.id.ms, (uint64_t)first->store_now_ms);
+    struct impel_id second = add("s", ID_MIN, "v");
+    CHECK(id_compare(second, first->add.id) > 0);
+    CHECK_U64(length_of("s"), 2);
+}
+
+TEST(add_takes_explicit_ids_that_ascend)
+{
+    suite_begin();
+    CHECK(id_equal(add("s", id_of(5, 3), "v"), id_of(5, 3)));
+    CHECK(run(add_request("s", id_of(5, 3))) < 0);
+    CHECK(run(add_request("s", id_of(5, 2))) < 0);
+    CHECK(run(add_request("s", id_of(4, 9))) < 0);
+    CHECK(id_equal(add("s", id_of(5, 4), "v"), id_of(5, 4)));
+    CHECK_U64(length_of("s"), 2);
+}
+
+TEST(add_after_a_future_id_goes_on_from_there)
+{
+    suite_begin();
+    (void)add("s", id_of(UINT64_MAX, UINT64_MAX - 1), "v");
+    CHECK(id_equal(add("s", ID_MIN, "v"), ID_MAX));
+    struct request *request = add_request("s", ID_MIN);
+    CHECK(run(request) < 0); /* no ID is left */
+    CHECK(request->error.status < 0);
+    CHECK(request->error.text[0] != '\0');
+    CHECK_U64(length_of("s"), 2);
+}
+
+TEST(add_carries_the_sequence_into_the_milliseconds)
+{
+    suite_begin();
+    (void)add("s", id_of(UINT64_MAX - 1, UINT64_MAX), "v");
+    CHECK(id_equal(add("s", ID_MIN, "v"), id_of(UINT64_MAX, 0)));
+}
+
+TEST(add_can_refuse_to_make_the_stream)
+{
+    suite_begin();
+    struct request *request = add_request("s", ID_MIN);
+    request->add.no_create = true;
+    CHECK(run(request) == IMPEL_ERR_NOT_FOUND);
+    request = ask(REQUEST_INFO, "s", "");
+    CHECK(run(request) == IMPEL_OK);
+    CHECK(!request->info.exists);
+    (void)add("s", ID_MIN, "v");
+    request = add_request("s", ID_MIN);
+    request->add.no_create = true;
+    CHECK(run(request) == IMPEL_OK);
+}
+
+TEST(add_trims_to_the_given_length)
+{
+    suite_begin();
+    for (uint64_t i = 1; i <= 5; i++) {
+        (void)add("s", id_of(i, 0), "v");
+    }
+    struct request *request = add_request("s", id_of(6, 0));
+    request->add.length_max = 2;
+    CHECK(run(request) == IMPEL_OK);
+    request = entries_of("s");
+    CHECK_U64(request->range.entry_count, 2);
+    CHECK(id_equal(request->range.entries[0]->id, id_of(5, 0)));
+    request = add_request("s", id_of(7, 0));
+    request->add.length_max = 0; /* even the new one goes */
+    CHECK(run(request) == IMPEL_OK);
+    CHECK_U64(length_of("s"), 0);
+}
+
+TEST(fields_come_back_byte_for_byte_in_order)
+{
+    static const struct impel_field fields[] = {
+        {{"b", 1}, {"1", 1}},          {{"a", 1}, {"2", 1}},
+        {{"b", 1}, {NULL, 0}},         {{"", 0}, {"empty name", 10}},
+        {{"nul\0name", 8}, {"\0", 1}}, {{"\xff\xfe\n", 3}, {"\r\n$3\r\n", 6}},
+    };
+    suite_begin();
+    struct request *request = ask(REQUEST_ADD, "s", "");
+    request->add.fields = fields;
+    request->add.field_count = ARRAY_SIZE(fields);
+    CHECK(run(request) == IMPEL_OK);
+    request = entries_of("s");
+    CHECK_U64(request->range.entry_count, 1);
+    const struct entry *entry = request->range.entries[0];
+    CHECK_U64(entry->field_count, ARRAY_SIZE(fields));
+    for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+        CHECK(bytes_equal(entry->fields[i].name, fields[i].name));
+        CHECK(bytes_equal(entry->fields[i].value, fields[i].value));
+    }
+}
+
+TEST(values_may_be_16_mib)
+{
+    enum { SIZE = 16 * 1024 * 1024 };
+    suite_begin();
+    struct request *request = ask(REQUEST_ADD, "s", "");
+    uint8_t *data = arena_alloc(&request->arena, SIZE);
+    struct impel_field field = {span("big"), {data, SIZE}};
+    CHECK(data != NULL);
+    for (size_t i = 0; i < SIZE; i++) {
+        data[i] = (uint8_t)(i * 2654435761U >> 24);
+    }
+    request->add.fields = &field;
+    request->add.field_count = 1;
+    CHECK(run(request) == IMPEL_OK);
+    group_make("s", "g");
+    struct request *got = read_new("s", "g", foreign("c"), 10);
+    CHECK_U64(got->read.entry_count, 1);
+    CHECK(bytes_equal(got->read.entries[0].entry->fields[0].value, field.value));
+}
+
+TEST(names_may_be_any_bytes_of_any_length)
+{
+    enum { LONG = 65536 };
+    suite_begin();
+    char *name = calloc(1, LONG);
+    CHECK(name != NULL);
+    memset(name, 'n', LONG);
+    static const size_t sizes[] = {0, 1, 511, 512, LONG - 1, LONG};
+    bool good = true;
+    for (size_t i = 0; i < ARRAY_SIZE(sizes) && good; i++) {
+        struct impel_bytes bytes = {name, sizes[i]};
+        struct request *request = add_request("", id_of(1, 0));
+        request->stream = bytes;
+        good = run(request) == IMPEL_OK;
+        request = ask(REQUEST_GROUP_CREATE, "", "");
+        request->stream = request->group = bytes;
+        good = good && run(request) == IMPEL_OK && request->group_set.created;
+        request = ask(REQUEST_READ, "", "");
+        request->group = bytes;
+        request->consumer = bytes.size == 0 ? span("c") : bytes;
+        request->read.streams = &bytes;
+        request->read.stream_count = 1;
+        request->read.count = 5;
+        good = good && run(request) == IMPEL_OK && request->read.entry_count == 1;
+        request = ask(REQUEST_PENDING, "", "");
+        request->stream = request->group = bytes;
+        request->pending.end = ID_MAX;
+        request->pending.count = 5;
+        good = good && run(request) == IMPEL_OK && request->pending.row_count == 1 &&
+               request->pending.rows[0].owner.size == (bytes.size == 0 ? 1 : bytes.size);
+    }
+    free(name);
+    CHECK(good);
+}
+
+TEST(names_with_a_nul_are_told_apart)
+{
+    static const struct impel_bytes names[] = {{"a\0b", 3}, {"a\0c", 3}, {"a", 1}};
+    suite_begin();
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        struct request *request = add_request("", id_of(i + 1, 0));
+        request->stream = names[i];
+        CHECK(run(request) == IMPEL_OK);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        struct request *request = ask(REQUEST_INFO, "", "");
+        request->stream = names[i];
+        CHECK(run(request) == IMPEL_OK);
+        CHECK_U64(request->info.length, 1);
+        CHECK(id_equal(request->info.last_id, id_of(i + 1, 0)));
+    }
+}
+
+/* ---- read ---- */
+
+static struct request *
+read_two(struct impel_bytes streams[2], const char *consumer, uint32_t count, size_t first)
+{
+    struct request *request = ask_as(REQUEST_READ, "", "g", foreign(consumer));
+    request->read.streams = streams;
+    request->read.stream_count = 2;
+    request->read.count = count;
+    request->read.first = first;
+    return request;
+}
+
+TEST(read_hands_out_each_entry_once)
+{
+    suite_begin();
+    scene(foreign("a"), 3);
+    struct request *request = read_new("s", "g", foreign("b"), 10);
+    CHECK_U64(request->read.entry_count, 0);
+    (void)add("s", id_of(4, 0), "four");
+    request = read_new("s", "g", foreign("b"), 10);
+    CHECK_U64(request->read.entry_count, 1);
+    const struct delivered *got = &request->read.entries[0];
+    CHECK(id_equal(got->entry->id, id_of(4, 0)));
+    CHECK(same(got->entry->fields[0].value, "four"));
+    CHECK(got->deliveries == 1);
+    CHECK_U64(got->stream_index, 0);
+    CHECK_U64(pending_of("a"), 3);
+    CHECK_U64(pending_of("b"), 1);
+}
+
+TEST(read_counts_over_all_streams_and_begins_where_told)
+{
+    struct impel_bytes streams[2] = {span("s"), span("t")};
+    suite_begin();
+    group_make("s", "g");
+    group_make("t", "g");
+    for (uint64_t i = 1; i <= 3; i++) {
+        (void)add("s", id_of(i, 0), "s");
+        (void)add("t", id_of(i, 0), "t");
+    }
+    struct request *request = read_two(streams, "c", 2, 1);
+    CHECK(run(request) == IMPEL_OK);
+    CHECK_U64(request->read.entry_count, 2);
+    CHECK_U64(request->read.entries[0].stream_index, 1);
+    CHECK_U64(request->read.entries[1].stream_index, 1);
+    CHECK(id_equal(request->read.entries[1].entry->id, id_of(2, 0)));
+    request = read_two(streams, "c", 10, 0);
+    CHECK(run(request) == IMPEL_OK);
+    CHECK_U64(request->read.entry_count, 4);
+    size_t from_s = 0;
+    for (size_t i = 0; i < 4; i++) {
+        const struct delivered *got = &request->read.entries[i];
+        CHECK(same(got->entry->fields[0].value, got->stream_index == 0 ? "s" : "t"));
+        CHECK(i == 0 || got->stream_index != got[-1].stream_index ||
+              id_compare(got->entry->id, got[-1].entry->id) > 0);
+        from_s += got->stream_index == 0;
+    }
+    CHECK_U64(from_s, 3);
+}
+
+TEST(read_stops_at_the_payload_limit)
+{
+    suite_begin();
+    group_make("s", "g");
+    for (uint64_t i = 1; i <= 4; i++) {
+        (void)add("s", id_of(i, 0), "0123456789");
+    }
+    struct request *request = ask_as(REQUEST_READ, "", "g", foreign("c"));
+    struct impel_bytes stream = span("s");
+    request->read.streams = &stream;
+    request->read.stream_count = 1;
+    request->read.count = 10;
+    request->read.size_max = 15; /* reached by the second */
+    CHECK(run(request) == IMPEL_OK);
+    CHECK_U64(request->read.entry_count, 2);
+    CHECK_U64(pending_of("c"), 2);
+}
+
+TEST(read_of_a_missing_group_reads_nothing)
+{
+    struct impel_bytes streams[2] = {span("s"), span("t")};
+    suite_begin();
+    group_make("s", "g");
+    (void)add("s", id_of(1, 0), "v");
+    struct request *request = read_two(streams, "c", 5, 0);
+    CHECK(run(request) == IMPEL_ERR_NO_GROUP);
+    CHECK_U64(request->read.missing, 1);
+    (void)add("t", id_of(1, 0), "v"); /* the stream alone does not help */
+    request = read_two(streams, "c", 5, 0);
+    CHECK(run(request) == IMPEL_ERR_NO_GROUP);
+    CHECK_U64(request->read.missing, 1);
+    CHECK(row_of(id_of(1, 0)) == NULL);
+    CHECK_U64(read_new("s", "g", foreign("c"), 5)->read.entry_count, 1);
+}
+
+TEST(a_group_moved_back_delivers_again_with_the_count_one)
+{
+    suite_begin();
+    scene(worker("w", 1), 2);
+    CHECK(run(items(REQUEST_RETRY, worker("w", 1), 1, 1)) == IMPEL_OK);
+    CHECK(row_of(id_of(1, 0))->deliveries == 2);
+    struct request *request = ask(REQUEST_GROUP_SET, "s", "g");
+    CHECK(run(request) == IMPEL_OK);
+    request = read_new("s", "g", foreign("other"), 10);
+    CHECK_U64(request->read.entry_count, 2);
+    CHECK(request->read.entries[0].deliveries == 1);
+    CHECK(row_of(id_of(1, 0))->deliveries == 1);
+    CHECK_U64(pending_of("other"), 2);
+    CHECK_U64(pending_of("w"), 0);
+}
+
+/* ---- waiting reads ---- */
+
+static struct request *waiting_read(const char *consumer, int64_t block_ms)
+{
+    static struct impel_bytes stream = {"s", 1};
+    struct request *request = ask_as(REQUEST_READ, "", "g", foreign(consumer));
+    request->read.streams = &stream;
+    request->read.stream_count = 1;
+    request->read.count = 1;
+    request->read.block_ms = block_ms;
+    return request;
+}
+
+static void turn_a_few_times(void)
+{
+    for (int i = 0; i < 5; i++) {
+        (void)store_turn(suite_handle, suite_now_ms());
+        suite_pause(1);
+    }
+}
+
+TEST(a_waiting_read_is_woken_by_an_add)
+{
+    suite_begin();
+    group_make("s", "g");
+    struct request *read = waiting_read("c", 2000);
+    give(read);
+    turn_a_few_times();
+    CHECK(!answered(read));
+    (void)add("s", id_of(1, 0), "v");
+    CHECK(await(read) == IMPEL_OK);
+    CHECK_U64(read->read.entry_count, 1);
+}
+
+TEST(a_waiting_read_is_woken_by_another_handle)
+{
+    suite_begin();
+    group_make("s", "g");
+    struct store *other = suite_second_handle();
+    struct request *read = waiting_read("c", 2000);
+    give(read);
+    turn_a_few_times();
+    CHECK(!answered(read));
+    size_t wakes = suite_wakes;
+    struct request *request = add_request("s", id_of(1, 0));
+    give_to(other, request);
+    CHECK(await(request) == IMPEL_OK);
+    int64_t since_ms = suite_now_ms();
+    while (__atomic_load_n(&suite_wakes, __ATOMIC_SEQ_CST) == wakes) {
+        CHECK(!suite_overdue(since_ms));
+        suite_pause(1);
+    }
+    CHECK(await(read) == IMPEL_OK);
+    CHECK_U64(read->read.entry_count, 1);
+}
+
+TEST(a_waiting_read_ends_empty_when_its_time_is_over)
+{
+    suite_begin();
+    group_make("s", "g");
+    int64_t since_ms = suite_now_ms();
+    struct request *read = waiting_read("c", 50);
+    CHECK(run(read) == IMPEL_OK);
+    CHECK_U64(read->read.entry_count, 0);
+    CHECK(suite_now_ms() - since_ms >= 50);
+    (void)add("s", id_of(1, 0), "v"); /* and has no effect later */
+    turn_a_few_times();
+    CHECK(row_of(id_of(1, 0)) == NULL);
+}
+
+TEST(a_cancelled_read_ends_at_the_next_turn_and_has_no_effect_later)
+{
+    suite_begin();
+    group_make("s", "g");
+    struct request *read = waiting_read("c", 2000);
+    give(read);
+    turn_a_few_times();
+    CHECK(!answered(read));
+    int64_t since_ms = suite_now_ms();
+    store_cancel(suite_handle, read);
+    CHECK(await(read) == IMPEL_OK);
+    CHECK_U64(read->read.entry_count, 0);
+    CHECK(suite_now_ms() - since_ms < 1500);
+    (void)add("s", id_of(1, 0), "v");
+    CHECK(row_of(id_of(1, 0)) == NULL);
+}
+
+TEST(a_read_cancelled_before_its_turn_still_gives_what_is_there)
+{
+    suite_begin();
+    group_make("s", "g");
+    (void)add("s", id_of(1, 0), "v");
+    struct request *read = waiting_read("c", 2000);
+    give(read);
+    store_cancel(suite_handle, read);
+    CHECK(await(read) == IMPEL_OK);
+    /* Served or not, answer and store agree. */
+    CHECK_U64(read->read.entry_count, pending_of("c"));
+}
+
+TEST(the_longest_waiting_read_is_served_first)
+{
+    suite_begin();
+    group_make("s", "g");
+    struct request *first = waiting_read("first", 2000);
+    struct request *second = waiting_read("second", 200);
+    give(first);
+    turn_a_few_times();
+    give(second);
+    turn_a_few_times();
+    (void)add("s", id_of(1, 0), "v");
+    CHECK(await(first) == IMPEL_OK);
+    CHECK_U64(first->read.entry_count, 1);
+    CHECK(await(second) == IMPEL_OK);
+    CHECK_U64(second->read.entry_count, 0);
+}
+
+TEST(a_waiting_read_hears_that_its_group_is_gone)
+{
+    suite_begin();
+    group_make("s", "g");
+    struct request *read = waiting_read("c", 2000);
+    give(read);
+    turn_a_few_times();
+    if (!command("XGROUP DESTROY s g")) {
+        SKIP("this store has no XGROUP DESTROY");
+    }
+    CHECK(await(read) == IMPEL_ERR_NO_GROUP);
+}
+
+/* ---- several requests ---- */
+
+TEST(requests_of_one_turn_see_those_before_them)
+{
+    suite_begin();
+    struct request *create = ask(REQUEST_GROUP_CREATE, "s", "g");
+    struct request *one = add_request("s", id_of(1, 0));
+    struct request *two = add_request("s", id_of(2, 0));
+    struct request *read = waiting_read("c", 0);
+    struct request *ack = ask(REQUEST_ACK, "s", "g");
+    struct request_item item = {.id = id_of(1, 0)};
+    struct request *again = waiting_read("d", 0);
+    ack->ack.items = &item;
+    ack->ack.item_count = 1;
+    give(create);
+    give(one);
+    give(two);
+    give(read);
+    give(ack);
+    give(again);
+    CHECK(await(again) == IMPEL_OK);
+    CHECK(answered(create) && answered(one) && answered(two) && answered(read) && answered(ack));
+    CHECK(create->group_set.created);
+    CHECK(read->status == IMPEL_OK);
+    CHECK_U64(read->read.entry_count, 1);
+    CHECK_U64(ack->ack.acked, 1);
+    CHECK_U64(again->read.entry_count, 1);
+    CHECK(id_equal(again->read.entries[0].entry->id, id_of(2, 0)));
+}
+
+TEST(a_failing_request_does_not_disturb_its_neighbours)
+{
+    suite_begin();
+    struct request *good = add_request("s", id_of(2, 0));
+    struct request *bad = add_request("s", id_of(1, 0));
+    struct request *missing = ask_as(REQUEST_BEAT, "nowhere", "g", worker("w", 1));
+    struct request *late = add_request("s", id_of(3, 0));
+    give(good);
+    give(bad);
+    give(missing);
+    give(late);
+    CHECK(await(late) == IMPEL_OK);
+    CHECK(good->status == IMPEL_OK);
+    CHECK(bad->status < 0);
+    CHECK(missing->status == IMPEL_ERR_NO_GROUP);
+    CHECK_U64(length_of("s"), 2);
+}
+
+TEST(closing_cancels_what_is_queued)
+{
+    suite_begin();
+    group_make("s", "g");
+    struct store *other = suite_second_handle();
+    struct request *read = waiting_read("c", 2000);
+    give_to(other, read);
+    for (int i = 0; i < 3; i++) {
+        (void)store_turn(other, suite_now_ms());
+    }
+    struct request *queued = add_request("s", id_of(1, 0));
+    give_to(other, queued);
+    suite_close_second_handle();
+    CHECK(answered(read) && answered(queued));
+    CHECK(read->status == IMPEL_ERR_CANCELLED);
+    CHECK(queued->status == IMPEL_ERR_CANCELLED);
+}
+
+/* ---- ack ---- */
+
+static struct request *ack_of(struct impel_id *ids, size_t count)
+{
+    struct request *request = ask(REQUEST_ACK, "s", "g");
+    struct request_item *list = arena_calloc(&request->arena, count, sizeof(*list));
+    CHECK(list != NULL);
+    for (size_t i = 0; i < count; i++) {
+        list[i].id = ids[i];
+    }
+    request->ack.items = list;
+    request->ack.item_count = count;
+    return request;
+}
+
+TEST(ack_removes_rows_whoever_holds_them)
+{
+    suite_begin();
+    scene(worker("w", 1), 3);
+    struct impel_id ids[] = {id_of(1, 0), id_of(9, 9), id_of(3, 0), id_of(3, 0)};
+    struct request *request = ack_of(ids, ARRAY_SIZE(ids));
+    CHECK(run(request) == IMPEL_OK);
+    CHECK_U64(request->ack.acked, 2);
+    CHECK(row_of(id_of(1, 0)) == NULL);
+    CHECK(row_of(id_of(2, 0)) != NULL);
+    CHECK(row_of(id_of(3, 0)) == NULL);
+    CHECK_U64(length_of("s"), 3); /* the entries stay in the stream */
+    request = ack_of(ids, ARRAY_SIZE(ids));
+    CHECK(run(request) == IMPEL_OK);
+    CHECK_U64(request->ack.acked, 0);
+}
+
+TEST(ack_of_a_missing_group_acknowledges_nothing)
+{
+    suite_begin();
+    struct impel_id id = id_of(1, 0);
+    struct request *request = ack_of(&id, 1);
+    int rc = run(request);
+    CHECK(rc == IMPEL_ERR_NO_GROUP);
+    CHECK_U64(request->ack.acked, 0);
+}
+
+/* ---- looking ---- */
+
+TEST(pending_lists_rows_by_id_and_by_owner)
+{
+    suite_begin();
+    scene(foreign("a"), 3);
+    (void)add("s", id_of(4, 0), "v");
+    (void)read_new("s", "g", foreign("b"), 1);
+    CHECK(run(ask(REQUEST_TRIM, "s", "")) == IMPEL_OK); /* to nothing */
+    struct request *request = ask(REQUEST_PENDING, "s", "g");
+    request->pending.start = id_of(2, 0);
+    request->pending.end = ID_MAX;
+    request->pending.count = 2;
+    CHECK(run(request) == IMPEL_OK);
+    CHECK_U64(request->pending.row_count, 2);
+    const struct pending_row *rows = request->pending.rows;
+    CHECK(id_equal(rows[0].id, id_of(2, 0)) && id_equal(rows[1].id, id_of(3, 0)));
+    CHECK(same(rows[0].owner, "a"));
+    CHECK(rows[0].deliveries == 1);
+    CHECK(rows[0].idle_ms >= 0 && rows[0].idle_ms < SUITE_WAIT_MS);
+    CHECK(!rows[0].exists);
+    CHECK_U64(pending_of("a"), 3);
+    CHECK_U64(pending_of("b"), 1);
+    CHECK_U64(pending_of("never seen"), 0);
+    request = ask(REQUEST_PENDING, "s", "none");
+    request->pending.count = 1;
+    CHECK(run(request) == IMPEL_ERR_NO_GROUP);
+}
+
+TEST(pending_tells_whether_the_entry_is_there)
+{
+    suite_begin();
+    scene(foreign("a"), 2);
+    CHECK(row_of(id_of(2, 0))->exists);
+}
+
+TEST(idle_grows_with_the_stores_clock)
+{
+    suite_begin();
+    scene(foreign("a"), 1);
+    int64_t since_ms = suite_now_ms();
+    while (row_of(id_of(1, 0))->idle_ms < 30) {
+        CHECK(!suite_overdue(since_ms));
+        suite_pause(5);
+    }
+}
+
+static void check_range(struct impel_id start, struct impel_id end, bool reverse, const char *want)
+{
+    struct request *request = ask(REQUEST_RANGE, "s", "");
+    char got[64] = "";
+    request->range.start = start;
+    request->range.end = end;
+    request->range.count = 3;
+    request->range.reverse = reverse;
+    CHECK(run(request) == IMPEL_OK);
+    for (size_t i = 0; i < request->range.entry_count; i++) {
+        size_t at = strlen(got);
+        (void)snprintf(got + at, sizeof(got) - at, "%d", (int)request->range.entries[i]->id.ms);
+    }
+    if (strcmp(got, want) != 0) {
+        printf("# range: got %s, want %s\n", got, want);
+    }
+    CHECK(strcmp(got, want) == 0);
+}
+
+TEST(range_goes_both_ways_and_is_inclusive)
+{
+    suite_begin();
+    CHECK_U64(entries_of("s")->range.entry_count, 0); /* a missing stream has none */
+    for (uint64_t i = 1; i <= 6; i++) {
+        (void)add("s", id_of(i, 0), "v");
+    }
+    check_range(ID_MIN, ID_MAX, false, "123");
+    check_range(ID_MIN, ID_MAX, true, "654");
+    check_range(id_of(2, 0), id_of(3, 0), false, "23");
+    check_range(id_of(2, 0), id_of(3, 0), true, "32");
+    check_range(id_of(2, 1), id_of(4, 0), false, "34");
+    check_range(id_of(3, 0), id_of(3, 0), true, "3");
+    check_range(id_of(7, 0), ID_MAX, false, "");
+    check_range(ID_MIN, id_of(0, 5), true, "");
+}
+
+TEST(info_tells_all_about_a_stream_and_its_groups)
+{
+    suite_begin();
+    struct request *request = ask(REQUEST_INFO, "s", "");
+    CHECK(run(request) == IMPEL_OK);
+    CHECK(!request->info.exists);
+    scene(foreign("a"), 3);
+    (void)add("s", id_of(4, 0), "v");
+    (void)add("s", id_of(5, 0), "v");
+    group_make("s", "another");
+    request = ask(REQUEST_INFO, "s", "");
+    CHECK(run(request) == IMPEL_OK);
+    CHECK(request->info.exists);
+    CHECK_U64(request->info.length, 5);
+    CHECK(id_equal(request->info.last_id, id_of(5, 0)));
+    CHECK(id_equal(request->info.first_id, id_of(1, 0)));
+    CHECK_U64(request->info.entries_added, 5);
+    CHECK_U64(request->info.group_count, 2);
+    const struct info_group *group = request->info.groups;
+    CHECK(same(group[0].name, "another") && same(group[1].name, "g"));
+    CHECK(id_is_zero(group[0].first_pending));
+    CHECK(group[0].oldest_idle_ms == -1);
+    CHECK(group[0].lag == 5);
+    CHECK_U64(group[0].consumers, 0);
+    CHECK(id_equal(group[1].last_delivered, id_of(3, 0)));
+    CHECK_U64(group[1].pending, 3);
+    CHECK_U64(group[1].consumers, 1);
+    CHECK(group[1].lag == 2);
+    CHECK(id_equal(group[1].first_pending, id_of(1, 0)));
+    CHECK(group[1].oldest_idle_ms >= 0);
+}
+
+static int64_t lag_of_g(void)
+{
+    struct request *request = ask(REQUEST_INFO, "s", "");
+    CHECK(run(request) == IMPEL_OK);
+    CHECK_U64(request->info.group_count, 1);
+    return request->info.groups[0].lag;
+}
+
+TEST(lag_is_unknown_only_where_it_cannot_be_known)
+{
+    suite_begin();
+    group_make("s", "g");
+    CHECK(lag_of_g() == 0);
+    for (uint64_t i = 1; i <= 5; i++) {
+        (void)add("s", id_of(i, 0), "v");
+    }
+    CHECK(lag_of_g() == 5);
+    (void)read_new("s", "g", foreign("a"), 2);
+    CHECK(lag_of_g() == 3);
+    struct request *request = ask(REQUEST_GROUP_SET, "s", "g");
+    request->group_set.start = id_of(3, 0);
+    CHECK(run(request) == IMPEL_OK);
+    CHECK(lag_of_g() == -1); /* in the middle, by hand */
+    request = ask(REQUEST_GROUP_SET, "s", "g");
+    request->group_set.at_end = true;
+    CHECK(run(request) == IMPEL_OK);
+    CHECK(lag_of_g() == 0);
+    if (command("XDEL s 4-0")) {
+        request = ask(REQUEST_GROUP_SET, "s", "g");
+        CHECK(run(request) == IMPEL_OK);
+        CHECK(lag_of_g() == -1); /* a hole ahead */
+    }
+}
+
+TEST(trim_removes_the_oldest)
+{
+    suite_begin();
+    for (uint64_t i = 1; i <= 300; i++) {
+        (void)add("s", id_of(i, 0), "v");
+    }
+    struct request *request = ask(REQUEST_TRIM, "s", "");
+    request->trim.length_max = 250;
+    CHECK(run(request) == IMPEL_OK);
+    CHECK_U64(request->trim.removed, 50);
+    CHECK(id_equal(entries_of("s")->range.entries[0]->id, id_of(51, 0)));
+    request = ask(REQUEST_TRIM, "s", "");
+    request->trim.by_id = true;
+    request->trim.id_min = id_of(61, 0);
+    CHECK(run(request) == IMPEL_OK);
+    CHECK_U64(request->trim.removed, 10);
+    CHECK_U64(length_of("s"), 240);
+    request = ask(REQUEST_TRIM, "s", "");
+    request->trim.length_max = 120;
+    request->trim.approximate = true;
+    CHECK(run(request) == IMPEL_OK);
+    CHECK_U64(length_of("s"), 240 - request->trim.removed);
+    CHECK(length_of("s") >= 120);
+    (void)add("s", ID_MIN, "v"); /* IDs go on after all is gone */
+    CHECK(run(ask(REQUEST_TRIM, "s", "")) == IMPEL_OK);
+    CHECK_U64(length_of("s"), 0);
+    CHECK(run(add_request("s", id_of(300, 0))) < 0);
+}
+
+/* ---- groups ---- */
+
+TEST(group_create_makes_the_stream_and_keeps_what_is_there)
+{
+    suite_begin();
+    struct request *request = ask(REQUEST_GROUP_CREATE, "s", "g");
+    request->group_set.no_create = true;
+    CHECK(run(request) == IMPEL_ERR_NO_GROUP);
+    request = ask(REQUEST_GROUP_CREATE, "s", "g");
+    CHECK(run(request) == IMPEL_OK);
+    CHECK(request->group_set.created);
+    (void)add("s", id_of(1, 0), "v");
+    CHECK_U64(read_new("s", "g", foreign("a"), 5)->read.entry_count, 1);
+    request = ask(REQUEST_GROUP_CREATE, "s", "g");
+    CHECK(run(request) == IMPEL_OK);
+    CHECK(!request->group_set.created);
+    CHECK_U64(pending_of("a"), 1);
+    CHECK_U64(read_new("s", "g", foreign("a"), 5)->read.entry_count, 0);
+}
+
+TEST(group_create_begins_where_told)
+{
+    suite_begin();
+    for (uint64_t i = 1; i <= 3; i++) {
+        (void)add("s", id_of(i, 0), "v");
+    }
+    struct request *request = ask(REQUEST_GROUP_CREATE, "s", "middle");
+    request->group_set.start = id_of(2, 0);
+    CHECK(run(request) == IMPEL_OK);
+    request = ask(REQUEST_GROUP_CREATE, "s", "end");
+    request->group_set.at_end = true;
+    CHECK(run(request) == IMPEL_OK);
+    CHECK_U64(read_new("s", "middle", foreign("a"), 5)->read.entry_count, 1);
+    CHECK_U64(read_new("s", "end", foreign("a"), 5)->read.entry_count, 0);
+    request = ask(REQUEST_GROUP_SET, "s", "none");
+    CHECK(run(request) == IMPEL_ERR_NO_GROUP);
+}
+
+/* ---- keys of another type ---- */
+
+TEST(a_key_of_another_type_is_refused_everywhere)
+{
+    static const enum request_kind kinds[] = {
+        REQUEST_BEAT,  REQUEST_LOOK,      REQUEST_CLAIM_FROM, REQUEST_RETRY, REQUEST_ADOPT,
+        REQUEST_RENEW, REQUEST_RELEASE,   REQUEST_PARK,       REQUEST_LEAVE, REQUEST_DROP,
+        REQUEST_ACK,   REQUEST_PENDING,   REQUEST_RANGE,      REQUEST_INFO,  REQUEST_GROUP_CREATE,
+        REQUEST_TRIM,  REQUEST_GROUP_SET,
+    };
+    suite_begin();
+    if (!command("SET s v")) {
+        SKIP("this store has no keys of another type");
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+        struct request *request = ask_as(kinds[i], "s", "g", worker("w", 1));
+        if (kinds[i] == REQUEST_CLAIM_FROM) {
+            request = claim_from(worker("w", 1), "x");
+        }
+        CHECK(run(request) == IMPEL_ERR_WRONG_TYPE);
+    }
+    CHECK(run(add_request("s", ID_MIN)) == IMPEL_ERR_WRONG_TYPE);
+    CHECK(run(waiting_read("c", 0)) == IMPEL_ERR_WRONG_TYPE);
+}
+
+TEST(a_missing_group_is_said_so_everywhere)
+{
+    static const enum request_kind kinds[] = {
+        REQUEST_BEAT,    REQUEST_LOOK, REQUEST_RETRY, REQUEST_ADOPT, REQUEST_RENEW,
+        REQUEST_RELEASE, REQUEST_PARK, REQUEST_LEAVE, REQUEST_DROP,  REQUEST_PENDING,
+    };
+    suite_begin();
+    (void)add("s", id_of(1, 0), "v");
+    for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+        struct request *request = ask_as(kinds[i], "s", "g", worker("w", 1));
+        CHECK(run(request) == IMPEL_ERR_NO_GROUP);
+        CHECK(request->error.status == IMPEL_ERR_NO_GROUP);
+        request = ask_as(kinds[i], "t", "g", worker("w", 1));
+        CHECK(run(request) == IMPEL_ERR_NO_GROUP);
+    }
+    CHECK(run(claim_from(worker("w", 1), "x")) == IMPEL_ERR_NO_GROUP);
+    struct request *request = ask(REQUEST_INFO, "t", "");
+    CHECK(run(request) == IMPEL_OK);
+    CHECK(!request->info.exists); /* asking makes nothing */
+}
