@@ -37,8 +37,9 @@ LEFT_OUT = {b"inactive", b"active-time", b"idle", b"seen-time", b"radix-tree-nod
 # they are compared in rounds without such commands.
 COUNTERS = {b"lag", b"entries-read"}
 
-KEYS = [b"s", b"s", b"t", b"", b"k\x00\xff", b"L" * 600, b"text", b"none"]
-GROUPS = [b"g", b"g", b"h", b"", b"g\x00\n", b"G" * 700]
+# The first of each is taken most of the time, so that something builds up.
+KEYS = [b"s", b"t", b"", b"k\x00\xff", b"L" * 600, b"text", b"none"]
+GROUPS = [b"g", b"h", b"", b"g\x00\n", b"G" * 700]
 CONSUMERS = [b"alice", b"bob", b"Zed", b"", b"c\x00\xfe"]
 NUMBERS = [0, 1, 2, 3, 10, -1, -5, 100, 9223372036854775807, -9223372036854775808,
            b"9223372036854775808", b"01", b"+1", b"", b" 1", b"1 ", b"x", b"-0", b"1.5"]
@@ -60,6 +61,11 @@ class Maker:
         self.random = random.Random(seed)
         self.deletes = self.random.random() < 0.7
         self.top = 1
+        self.given = [b"1-0"]  # IDs of adds that may have worked
+
+    def begin(self):
+        """Something to work on."""
+        return [[b"XGROUP", b"CREATE", k, g, b"0", b"MKSTREAM"] for k in KEYS[:2] for g in GROUPS[:2]]
 
     def one(self):
         makers = [self.xadd] * 8 + [self.xreadgroup] * 6 + [self.xack] * 2 + [self.xclaim] * 3
@@ -78,8 +84,17 @@ class Maker:
     def chance(self, share):
         return self.random.random() < share
 
+    def often(self, choices, share=0.6):
+        return choices[0] if self.chance(share) else self.pick(choices)
+
     def key(self):
-        return self.pick(KEYS)
+        return self.often(KEYS)
+
+    def group(self):
+        return self.often(GROUPS)
+
+    def consumer(self):
+        return self.often(CONSUMERS, 0.3)
 
     def some(self, make, most=4):
         return [make() for _ in range(self.random.randint(1, most))]
@@ -87,6 +102,8 @@ class Maker:
     def id(self, odd=0.06):
         if self.chance(odd):
             return self.pick(ODD_IDS)
+        if self.chance(0.7):
+            return self.pick(self.given[-40:])
         ms = self.random.randint(1, self.top + 2)
         return b"%d" % ms if self.chance(0.3) else b"%d-%d" % (ms, self.random.randint(0, 3))
 
@@ -120,13 +137,14 @@ class Maker:
     def xadd(self):
         self.top += self.random.randint(0, 1)
         ident = self.pick([b"%d-%d" % (self.top, self.random.randint(0, 3)), b"%d-*" % self.top, self.id()])
+        self.given.append(ident.replace(b"*", b"0"))
         words = [b"XADD", self.key()] + self.maybe(0.1, [b"NOMKSTREAM"])
         words += self.maybe(0.15 if self.deletes else 0, self.trimming())
         return words + [b"*" if self.chance(0.01) else ident] + self.payload()
 
     def many(self):
         self.top += 1
-        return [b"MANY", self.pick([b"s", b"t"]), self.top, self.pick([30, 99, 100, 101, 150])]
+        return [b"MANY", self.often(KEYS[:2]), self.top, self.pick([30, 99, 100, 101, 150])]
 
     def xread(self):
         keys = self.some(self.key, 3)
@@ -135,14 +153,14 @@ class Maker:
 
     def xreadgroup(self):
         keys = [self.key()] if self.chance(0.7) else self.some(self.key, 3)
-        words = [b"XREADGROUP", b"GROUP", self.pick(GROUPS), self.pick(CONSUMERS)]
+        words = [b"XREADGROUP", b"GROUP", self.group(), self.consumer()]
         words += self.maybe(0.6, self.count()) + self.maybe(0.1, [b"NOACK"])
         words += self.maybe(0.1, [b"BLOCK", self.pick(NUMBERS)])
         ids = [b">" if self.chance(0.7) else self.pick([b"0", self.id()]) for _ in keys]
         return words + [b"STREAMS"] + keys + ids
 
     def xack(self):
-        return [b"XACK", self.key(), self.pick(GROUPS)] + self.some(self.id)
+        return [b"XACK", self.key(), self.group()] + self.some(self.id)
 
     def xdel(self):
         return [b"XDEL", self.key()] + self.some(self.id)
@@ -151,7 +169,7 @@ class Maker:
         return self.pick(NUMBERS) if self.chance(0.08) else self.pick([0, 0, 0, -5, 50000, 10 ** 9])
 
     def xclaim(self):
-        words = [b"XCLAIM", self.key(), self.pick(GROUPS), self.pick(CONSUMERS), self.min_idle()]
+        words = [b"XCLAIM", self.key(), self.group(), self.consumer(), self.min_idle()]
         words += self.some(lambda: self.id(0.03), 3)
         words += self.maybe(0.3, [b"IDLE", self.pick([0, 100000, 200000, -50, b"x"])])
         words += self.maybe(0.1, [b"TIME", self.pick([0, 1000, -1, -7, 10 ** 15])])
@@ -160,36 +178,36 @@ class Maker:
         return words + self.maybe(0.1, [b"LASTID", self.id()])
 
     def xautoclaim(self):
-        words = [b"XAUTOCLAIM", self.key(), self.pick(GROUPS), self.pick(CONSUMERS), self.min_idle()]
+        words = [b"XAUTOCLAIM", self.key(), self.group(), self.consumer(), self.min_idle()]
         words += [self.pick([b"-", b"0", self.bound(False)])] + self.maybe(0.5, self.count())
         return words + self.maybe(0.3, [b"JUSTID"])
 
     def xpending(self):
-        words = [b"XPENDING", self.key(), self.pick(GROUPS)]
+        words = [b"XPENDING", self.key(), self.group()]
         if self.chance(0.3):
             return words
         words += self.maybe(0.4, [b"IDLE", self.pick([0, 50000, -1, 10 ** 9, b"x"])])
         words += [self.bound(False), self.bound(True), self.pick([10, 10, 1, 0, -1, b"x"])]
-        return words + self.maybe(0.4, [self.pick(CONSUMERS)]) + self.maybe(0.05, [b"tail"])
+        return words + self.maybe(0.4, [self.consumer()]) + self.maybe(0.05, [b"tail"])
 
     def xgroup(self):
         words = [b"XGROUP", self.pick([b"CREATE"] * 5 + [b"SETID", b"DESTROY", b"CREATECONSUMER",
                                                          b"DELCONSUMER", b"nope", b"create"])]
-        words += [self.key(), self.pick(GROUPS)]
+        words += [self.key(), self.group()]
         known = self.maybe(0.2 if self.deletes else 0, [b"ENTRIESREAD", self.pick([0, 1, 5, -1, -2, b"x"])])
         if words[1].upper() == b"CREATE":
             return words + [self.pick([b"0", b"$", self.id()])] + self.maybe(0.6, [b"MKSTREAM"]) + known
         if words[1] == b"SETID":
             return words + [self.pick([b"0", b"$", b"-", b"+", self.id()])] + known
         if words[1].endswith(b"CONSUMER"):
-            return words + [self.pick(CONSUMERS)]
+            return words + [self.consumer()]
         return words
 
     def xinfo(self):
         kind = self.pick([b"STREAM", b"STREAM", b"GROUPS", b"CONSUMERS"])
         words = [b"XINFO", kind, self.key()]
         if kind == b"CONSUMERS":
-            return words + [self.pick(GROUPS)]
+            return words + [self.group()]
         if kind == b"STREAM" and self.chance(0.5):
             return words + [b"FULL"] + self.maybe(0.5, [b"COUNT", self.pick([0, 1, 3, -1, b"x"])])
         return words
@@ -378,7 +396,7 @@ def play(folder, version, seed):
     print("# seed %d, RESP%d, %d rounds" % (seed, version, ROUNDS // 2))
     for number in range(ROUNDS // 2):
         maker = Maker(seed * 1000003 + number)
-        commands = [maker.one() for _ in range(COMMANDS_A_ROUND)]
+        commands = maker.begin() + [maker.one() for _ in range(COMMANDS_A_ROUND)]
         what = first_difference(sides, commands, not maker.deletes)
         if what:
             commands = shrink(sides, commands, not maker.deletes)

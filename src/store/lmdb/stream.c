@@ -209,12 +209,12 @@ int lmdb_stream_delete(struct lmdb_txn *txn, struct lmdb_stream *stream, struct 
 
 /* ---- trimming ---- */
 
-/* Deletes the first live entries: at most `count`, and only those below `limit`. Returns how many
- * went, or a hard error. */
+/* Deletes the first live entries: at most `count`, and only those below `limit` (NULL: all are).
+ * Returns how many went, or a hard error. */
 static int64_t entries_delete_first(struct lmdb_txn *txn,
                                     struct lmdb_stream *stream,
                                     uint64_t count,
-                                    struct impel_id limit)
+                                    const struct impel_id *limit)
 {
     uint64_t deleted = 0;
     uint8_t start[ROW_KEY_SIZE];
@@ -227,7 +227,8 @@ static int64_t entries_delete_first(struct lmdb_txn *txn,
         MDB_val value;
         rc = row_seek(txn, DB_ENTRIES, &found, 8, &value);
         if (rc == IMPEL_ERR_NOT_FOUND ||
-            (rc >= 0 && id_compare(get_id((const uint8_t *)found.mv_data + 8), limit) >= 0)) {
+            (rc >= 0 && limit != NULL &&
+             id_compare(get_id((const uint8_t *)found.mv_data + 8), *limit) >= 0)) {
             break;
         }
         if (rc >= 0) {
@@ -264,7 +265,7 @@ static int trim_step(struct lmdb_txn *txn,
     uint64_t count = whole         ? node.live
                      : trim->by_id ? node.live
                                    : stream->length - trim->length_max;
-    struct impel_id limit = !whole && trim->by_id ? trim->id_min : ID_MAX;
+    const struct impel_id *limit = !whole && trim->by_id ? &trim->id_min : NULL;
     int64_t deleted = entries_delete_first(txn, stream, count, limit);
     if (deleted < 0) {
         return (int)deleted;

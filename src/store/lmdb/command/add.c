@@ -158,7 +158,7 @@ static bool append(struct call *call, const struct xadd *add, struct lmdb_stream
                             "trimming and deleting go on");
 }
 
-void command_xadd(struct call *call)
+void call_xadd(struct call *call)
 {
     struct xadd add = {.id_kind = ADD_ID_GIVEN};
     struct lmdb_stream *stream;

@@ -33,7 +33,7 @@ struct command {
 };
 
 /* The table, ended by a row without a name. */
-extern const struct command command_table[];
+extern const struct command lmdb_command_table[];
 
 struct call {
     struct lmdb_txn *txn;

@@ -176,7 +176,7 @@ static bool xclaim_one(struct call *call, const struct claim *claim, struct impe
                  : claim_take(call, claim, NULL, (struct lmdb_pending){.id = id, .deliveries = 1});
 }
 
-void command_xclaim(struct call *call)
+void call_xclaim(struct call *call)
 {
     struct xclaim xclaim = {.id_count = 0};
     struct claim *claim = &xclaim.claim;
@@ -293,7 +293,7 @@ static bool xautoclaim_walk(struct call *call,
     return good;
 }
 
-void command_xautoclaim(struct call *call)
+void call_xautoclaim(struct call *call)
 {
     struct xautoclaim xauto = {.start = ID_MIN};
     struct impel_id cursor = ID_MIN;

@@ -15,57 +15,55 @@ enum {
 };
 
 static const struct command group_table[] = {
-    {"xgroup|create", -5, COMMAND_WRITES | COMMAND_SUBCOMMAND, 2, 2, 1, command_xgroup_create,
-     NULL},
-    {"xgroup|setid", -5, COMMAND_WRITES | COMMAND_SUBCOMMAND, 2, 2, 1, command_xgroup_setid, NULL},
-    {"xgroup|destroy", 4, COMMAND_WRITES | COMMAND_SUBCOMMAND, 2, 2, 1, command_xgroup_destroy,
-     NULL},
+    {"xgroup|create", -5, COMMAND_WRITES | COMMAND_SUBCOMMAND, 2, 2, 1, call_xgroup_create, NULL},
+    {"xgroup|setid", -5, COMMAND_WRITES | COMMAND_SUBCOMMAND, 2, 2, 1, call_xgroup_setid, NULL},
+    {"xgroup|destroy", 4, COMMAND_WRITES | COMMAND_SUBCOMMAND, 2, 2, 1, call_xgroup_destroy, NULL},
     {"xgroup|createconsumer", 5, COMMAND_WRITES | COMMAND_SUBCOMMAND, 2, 2, 1,
-     command_xgroup_createconsumer, NULL},
-    {"xgroup|delconsumer", 5, COMMAND_WRITES | COMMAND_SUBCOMMAND, 2, 2, 1,
-     command_xgroup_delconsumer, NULL},
-    {"xgroup|help", 2, COMMAND_SUBCOMMAND, 0, 0, 0, command_xgroup_help, NULL},
+     call_xgroup_createconsumer, NULL},
+    {"xgroup|delconsumer", 5, COMMAND_WRITES | COMMAND_SUBCOMMAND, 2, 2, 1, call_xgroup_delconsumer,
+     NULL},
+    {"xgroup|help", 2, COMMAND_SUBCOMMAND, 0, 0, 0, call_xgroup_help, NULL},
     {.name = NULL},
 };
 
 static const struct command info_table[] = {
-    {"xinfo|stream", -3, COMMAND_SUBCOMMAND, 2, 2, 1, command_xinfo_stream, NULL},
-    {"xinfo|groups", 3, COMMAND_SUBCOMMAND, 2, 2, 1, command_xinfo_groups, NULL},
-    {"xinfo|consumers", 4, COMMAND_SUBCOMMAND, 2, 2, 1, command_xinfo_consumers, NULL},
-    {"xinfo|help", 2, COMMAND_SUBCOMMAND, 0, 0, 0, command_xinfo_help, NULL},
+    {"xinfo|stream", -3, COMMAND_SUBCOMMAND, 2, 2, 1, call_xinfo_stream, NULL},
+    {"xinfo|groups", 3, COMMAND_SUBCOMMAND, 2, 2, 1, call_xinfo_groups, NULL},
+    {"xinfo|consumers", 4, COMMAND_SUBCOMMAND, 2, 2, 1, call_xinfo_consumers, NULL},
+    {"xinfo|help", 2, COMMAND_SUBCOMMAND, 0, 0, 0, call_xinfo_help, NULL},
     {.name = NULL},
 };
 
-const struct command command_table[] = {
-    {"xadd", -5, COMMAND_WRITES, 1, 1, 1, command_xadd, NULL},
-    {"xlen", 2, 0, 1, 1, 1, command_xlen, NULL},
-    {"xrange", -4, 0, 1, 1, 1, command_xrange, NULL},
-    {"xrevrange", -4, 0, 1, 1, 1, command_xrevrange, NULL},
-    {"xread", -4, COMMAND_MAY_BLOCK, 0, 0, 0, command_xread, NULL},
-    {"xreadgroup", -7, COMMAND_WRITES | COMMAND_MAY_BLOCK, 0, 0, 0, command_xreadgroup, NULL},
-    {"xack", -4, COMMAND_WRITES, 1, 1, 1, command_xack, NULL},
-    {"xclaim", -6, COMMAND_WRITES, 1, 1, 1, command_xclaim, NULL},
-    {"xautoclaim", -6, COMMAND_WRITES, 1, 1, 1, command_xautoclaim, NULL},
-    {"xpending", -3, 0, 1, 1, 1, command_xpending, NULL},
-    {"xtrim", -4, COMMAND_WRITES, 1, 1, 1, command_xtrim, NULL},
-    {"xdel", -3, COMMAND_WRITES, 1, 1, 1, command_xdel, NULL},
-    {"xsetid", -3, COMMAND_WRITES, 1, 1, 1, command_xsetid, NULL},
+const struct command lmdb_command_table[] = {
+    {"xadd", -5, COMMAND_WRITES, 1, 1, 1, call_xadd, NULL},
+    {"xlen", 2, 0, 1, 1, 1, call_xlen, NULL},
+    {"xrange", -4, 0, 1, 1, 1, call_xrange, NULL},
+    {"xrevrange", -4, 0, 1, 1, 1, call_xrevrange, NULL},
+    {"xread", -4, COMMAND_MAY_BLOCK, 0, 0, 0, call_xread, NULL},
+    {"xreadgroup", -7, COMMAND_WRITES | COMMAND_MAY_BLOCK, 0, 0, 0, call_xreadgroup, NULL},
+    {"xack", -4, COMMAND_WRITES, 1, 1, 1, call_xack, NULL},
+    {"xclaim", -6, COMMAND_WRITES, 1, 1, 1, call_xclaim, NULL},
+    {"xautoclaim", -6, COMMAND_WRITES, 1, 1, 1, call_xautoclaim, NULL},
+    {"xpending", -3, 0, 1, 1, 1, call_xpending, NULL},
+    {"xtrim", -4, COMMAND_WRITES, 1, 1, 1, call_xtrim, NULL},
+    {"xdel", -3, COMMAND_WRITES, 1, 1, 1, call_xdel, NULL},
+    {"xsetid", -3, COMMAND_WRITES, 1, 1, 1, call_xsetid, NULL},
     {"xgroup", -2, COMMAND_CONTAINER, 0, 0, 0, NULL, group_table},
     {"xinfo", -2, COMMAND_CONTAINER, 0, 0, 0, NULL, info_table},
-    {"del", -2, COMMAND_WRITES, 1, -1, 1, command_del, NULL},
-    {"unlink", -2, COMMAND_WRITES, 1, -1, 1, command_del, NULL},
-    {"exists", -2, 0, 1, -1, 1, command_exists, NULL},
-    {"touch", -2, 0, 1, -1, 1, command_exists, NULL},
-    {"type", 2, 0, 1, 1, 1, command_type, NULL},
-    {"keys", 2, 0, 0, 0, 0, command_keys, NULL},
-    {"dbsize", 1, 0, 0, 0, 0, command_dbsize, NULL},
-    {"flushall", -1, COMMAND_WRITES, 0, 0, 0, command_flush, NULL},
-    {"flushdb", -1, COMMAND_WRITES, 0, 0, 0, command_flush, NULL},
-    {"set", -3, COMMAND_WRITES, 1, 1, 1, command_set, NULL},
-    {"get", 2, 0, 1, 1, 1, command_get, NULL},
-    {"ping", -1, 0, 0, 0, 0, command_ping, NULL},
-    {"echo", 2, 0, 0, 0, 0, command_echo, NULL},
-    {"time", 1, 0, 0, 0, 0, command_time, NULL},
+    {"del", -2, COMMAND_WRITES, 1, -1, 1, call_del, NULL},
+    {"unlink", -2, COMMAND_WRITES, 1, -1, 1, call_del, NULL},
+    {"exists", -2, 0, 1, -1, 1, call_exists, NULL},
+    {"touch", -2, 0, 1, -1, 1, call_exists, NULL},
+    {"type", 2, 0, 1, 1, 1, call_type, NULL},
+    {"keys", 2, 0, 0, 0, 0, call_keys, NULL},
+    {"dbsize", 1, 0, 0, 0, 0, call_dbsize, NULL},
+    {"flushall", -1, COMMAND_WRITES, 0, 0, 0, call_flush, NULL},
+    {"flushdb", -1, COMMAND_WRITES, 0, 0, 0, call_flush, NULL},
+    {"set", -3, COMMAND_WRITES, 1, 1, 1, call_set, NULL},
+    {"get", 2, 0, 1, 1, 1, call_get, NULL},
+    {"ping", -1, 0, 0, 0, 0, call_ping, NULL},
+    {"echo", 2, 0, 0, 0, 0, call_echo, NULL},
+    {"time", 1, 0, 0, 0, 0, call_time, NULL},
     {.name = NULL},
 };
 
@@ -125,7 +123,7 @@ static bool error_unknown_subcommand(struct call *call)
 /* Finds the row that `call->args` ask for and leaves it in `call->command`. */
 static bool find_command(struct call *call)
 {
-    const struct command *command = find_row(command_table, call->args[0]);
+    const struct command *command = find_row(lmdb_command_table, call->args[0]);
 
     if (command == NULL) {
         return error_unknown_command(call);

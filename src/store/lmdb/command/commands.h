@@ -6,55 +6,55 @@
 struct call;
 
 /* add.c, trim.c */
-void command_xadd(struct call *call);
-void command_xtrim(struct call *call);
+void call_xadd(struct call *call);
+void call_xtrim(struct call *call);
 
 /* entries.c */
-void command_xlen(struct call *call);
-void command_xrange(struct call *call);
-void command_xrevrange(struct call *call);
-void command_xdel(struct call *call);
-void command_xsetid(struct call *call);
+void call_xlen(struct call *call);
+void call_xrange(struct call *call);
+void call_xrevrange(struct call *call);
+void call_xdel(struct call *call);
+void call_xsetid(struct call *call);
 
 /* read.c */
-void command_xread(struct call *call);
-void command_xreadgroup(struct call *call);
+void call_xread(struct call *call);
+void call_xreadgroup(struct call *call);
 
 /* pending.c */
-void command_xack(struct call *call);
-void command_xpending(struct call *call);
+void call_xack(struct call *call);
+void call_xpending(struct call *call);
 
 /* claim.c */
-void command_xclaim(struct call *call);
-void command_xautoclaim(struct call *call);
+void call_xclaim(struct call *call);
+void call_xautoclaim(struct call *call);
 
 /* group.c */
-void command_xgroup_create(struct call *call);
-void command_xgroup_setid(struct call *call);
-void command_xgroup_destroy(struct call *call);
-void command_xgroup_createconsumer(struct call *call);
-void command_xgroup_delconsumer(struct call *call);
-void command_xgroup_help(struct call *call);
+void call_xgroup_create(struct call *call);
+void call_xgroup_setid(struct call *call);
+void call_xgroup_destroy(struct call *call);
+void call_xgroup_createconsumer(struct call *call);
+void call_xgroup_delconsumer(struct call *call);
+void call_xgroup_help(struct call *call);
 
 /* info.c */
-void command_xinfo_stream(struct call *call);
-void command_xinfo_groups(struct call *call);
-void command_xinfo_consumers(struct call *call);
-void command_xinfo_help(struct call *call);
+void call_xinfo_stream(struct call *call);
+void call_xinfo_groups(struct call *call);
+void call_xinfo_consumers(struct call *call);
+void call_xinfo_help(struct call *call);
 
 /* keys.c */
-void command_del(struct call *call);
-void command_exists(struct call *call);
-void command_type(struct call *call);
-void command_keys(struct call *call);
-void command_dbsize(struct call *call);
-void command_set(struct call *call);
-void command_get(struct call *call);
-void command_flush(struct call *call);
+void call_del(struct call *call);
+void call_exists(struct call *call);
+void call_type(struct call *call);
+void call_keys(struct call *call);
+void call_dbsize(struct call *call);
+void call_set(struct call *call);
+void call_get(struct call *call);
+void call_flush(struct call *call);
 
 /* connection.c */
-void command_ping(struct call *call);
-void command_echo(struct call *call);
-void command_time(struct call *call);
+void call_ping(struct call *call);
+void call_echo(struct call *call);
+void call_time(struct call *call);
 
 #endif /* IMPEL_STORE_LMDB_COMMAND_COMMANDS_H */

@@ -4,7 +4,7 @@
 
 #include <time.h>
 
-void command_ping(struct call *call)
+void call_ping(struct call *call)
 {
     if (call->arg_count > 2) {
         call_error_arity(call);
@@ -15,13 +15,13 @@ void command_ping(struct call *call)
     }
 }
 
-void command_echo(struct call *call)
+void call_echo(struct call *call)
 {
     call_bulk(call, call->reply, call->args[1]);
 }
 
 /* Seconds and microseconds. The clock itself is asked, since the transaction knows only ms. */
-void command_time(struct call *call)
+void call_time(struct call *call)
 {
     struct timespec now;
     struct value *items = call_list(call, call->reply, VALUE_ARRAY, 2);

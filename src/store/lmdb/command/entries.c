@@ -6,7 +6,7 @@
 #include "store/lmdb/command/call.h"
 #include "store/lmdb/command/commands.h"
 
-void command_xlen(struct call *call)
+void call_xlen(struct call *call)
 {
     struct lmdb_stream *stream;
 
@@ -66,19 +66,19 @@ static void xrange(struct call *call, bool reverse)
     lmdb_walk_end(&walk);
 }
 
-void command_xrange(struct call *call)
+void call_xrange(struct call *call)
 {
     xrange(call, false);
 }
 
-void command_xrevrange(struct call *call)
+void call_xrevrange(struct call *call)
 {
     xrange(call, true);
 }
 
 /* ---- XDEL ---- */
 
-void command_xdel(struct call *call)
+void call_xdel(struct call *call)
 {
     struct lmdb_stream *stream;
     int64_t deleted = 0;
@@ -167,7 +167,7 @@ static bool xsetid_judge(struct call *call, const struct xsetid *set, struct lmd
     return true;
 }
 
-void command_xsetid(struct call *call)
+void call_xsetid(struct call *call)
 {
     struct xsetid set = {.entries_added = -1};
     struct lmdb_stream *stream;

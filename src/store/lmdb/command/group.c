@@ -83,7 +83,7 @@ position_parse(struct call *call, const struct xgroup *words, bool loose, struct
     return loose ? call_id_loose(call, 4, 0, out) : call_id(call, 4, 0, out);
 }
 
-void command_xgroup_create(struct call *call)
+void call_xgroup_create(struct call *call)
 {
     struct xgroup words = {.stream = NULL};
     struct impel_id id;
@@ -112,7 +112,7 @@ void command_xgroup_create(struct call *call)
     }
 }
 
-void command_xgroup_setid(struct call *call)
+void call_xgroup_setid(struct call *call)
 {
     struct xgroup words = {.stream = NULL};
     struct impel_id id;
@@ -133,7 +133,7 @@ void command_xgroup_setid(struct call *call)
     call_reply_ok(call);
 }
 
-void command_xgroup_destroy(struct call *call)
+void call_xgroup_destroy(struct call *call)
 {
     struct xgroup words = {.stream = NULL};
 
@@ -146,7 +146,7 @@ void command_xgroup_destroy(struct call *call)
     }
 }
 
-void command_xgroup_createconsumer(struct call *call)
+void call_xgroup_createconsumer(struct call *call)
 {
     struct xgroup words = {.stream = NULL};
     struct lmdb_consumer *consumer;
@@ -160,7 +160,7 @@ void command_xgroup_createconsumer(struct call *call)
     }
 }
 
-void command_xgroup_delconsumer(struct call *call)
+void call_xgroup_delconsumer(struct call *call)
 {
     struct xgroup words = {.stream = NULL};
     struct lmdb_consumer *consumer;
@@ -178,7 +178,7 @@ void command_xgroup_delconsumer(struct call *call)
     }
 }
 
-void command_xgroup_help(struct call *call)
+void call_xgroup_help(struct call *call)
 {
     static const char *const lines[] = {
         "XGROUP <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",

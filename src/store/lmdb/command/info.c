@@ -268,7 +268,7 @@ static bool full_parse(struct call *call, uint64_t *count)
     return true;
 }
 
-void command_xinfo_stream(struct call *call)
+void call_xinfo_stream(struct call *call)
 {
     struct lmdb_stream *stream;
     uint64_t count = 0;
@@ -285,7 +285,7 @@ void command_xinfo_stream(struct call *call)
 
 /* ---- XINFO GROUPS, CONSUMERS, HELP ---- */
 
-void command_xinfo_groups(struct call *call)
+void call_xinfo_groups(struct call *call)
 {
     struct lmdb_walk walk = {.txn = NULL};
     struct lmdb_stream *stream;
@@ -314,7 +314,7 @@ void command_xinfo_groups(struct call *call)
     lmdb_walk_end(&walk);
 }
 
-void command_xinfo_consumers(struct call *call)
+void call_xinfo_consumers(struct call *call)
 {
     struct lmdb_walk walk = {.txn = NULL};
     struct lmdb_stream *stream;
@@ -351,7 +351,7 @@ void command_xinfo_consumers(struct call *call)
     lmdb_walk_end(&walk);
 }
 
-void command_xinfo_help(struct call *call)
+void call_xinfo_help(struct call *call)
 {
     static const char *const lines[] = {
         "XINFO <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",

@@ -4,7 +4,7 @@
 #include "store/lmdb/command/commands.h"
 #include "store/lmdb/command/glob.h"
 
-void command_del(struct call *call)
+void call_del(struct call *call)
 {
     int64_t deleted = 0;
 
@@ -18,7 +18,7 @@ void command_del(struct call *call)
     call_reply_integer(call, deleted);
 }
 
-void command_exists(struct call *call)
+void call_exists(struct call *call)
 {
     int64_t found = 0;
 
@@ -32,7 +32,7 @@ void command_exists(struct call *call)
     call_reply_integer(call, found);
 }
 
-void command_type(struct call *call)
+void call_type(struct call *call)
 {
     static const char *const names[] = {
         [LMDB_KEY_NONE] = "none", [LMDB_KEY_STREAM] = "stream", [LMDB_KEY_STRING] = "string"};
@@ -45,7 +45,7 @@ void command_type(struct call *call)
 
 static const struct impel_bytes from_the_first = {NULL, 0};
 
-void command_keys(struct call *call)
+void call_keys(struct call *call)
 {
     struct lmdb_walk walk = {.txn = NULL};
     struct impel_bytes name;
@@ -66,7 +66,7 @@ void command_keys(struct call *call)
     lmdb_walk_end(&walk);
 }
 
-void command_dbsize(struct call *call)
+void call_dbsize(struct call *call)
 {
     struct lmdb_walk walk = {.txn = NULL};
     struct impel_bytes name;
@@ -99,7 +99,7 @@ static int delete_next(struct call *call, struct lmdb_walk *walk)
     return lmdb_key_delete(call->txn, copy);
 }
 
-void command_flush(struct call *call)
+void call_flush(struct call *call)
 {
     struct lmdb_walk walk = {.txn = NULL};
     bool known = call_word_is(call, 1, "SYNC") || call_word_is(call, 1, "ASYNC");
@@ -117,7 +117,7 @@ void command_flush(struct call *call)
     lmdb_walk_end(&walk);
 }
 
-void command_set(struct call *call)
+void call_set(struct call *call)
 {
     if (call->arg_count != 3) {
         call_error_syntax(call);
@@ -126,7 +126,7 @@ void command_set(struct call *call)
     }
 }
 
-void command_get(struct call *call)
+void call_get(struct call *call)
 {
     struct impel_bytes value;
     int rc = lmdb_string_get(call->txn, call->args[1], &value);

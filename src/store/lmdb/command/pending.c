@@ -19,7 +19,7 @@ static bool acknowledge(struct call *call, struct lmdb_group *group, struct impe
     return call_check(call, rc) && call_check(call, lmdb_pending_delete(call->txn, group, &row));
 }
 
-void command_xack(struct call *call)
+void call_xack(struct call *call)
 {
     struct lmdb_stream *stream;
     struct lmdb_group *group;
@@ -195,7 +195,7 @@ static void extended(struct call *call, const struct xpending *pending, struct l
     lmdb_walk_end(&walk);
 }
 
-void command_xpending(struct call *call)
+void call_xpending(struct call *call)
 {
     struct xpending pending = {.extended = false};
     struct lmdb_group *group;

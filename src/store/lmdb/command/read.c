@@ -383,12 +383,12 @@ static void read_streams(struct call *call, bool grouped)
     }
 }
 
-void command_xread(struct call *call)
+void call_xread(struct call *call)
 {
     read_streams(call, false);
 }
 
-void command_xreadgroup(struct call *call)
+void call_xreadgroup(struct call *call)
 {
     read_streams(call, true);
 }

@@ -123,7 +123,7 @@ bool trim_apply(struct call *call,
     return call_check(call, lmdb_stream_trim(call->txn, stream, &trim, removed));
 }
 
-void command_xtrim(struct call *call)
+void call_xtrim(struct call *call)
 {
     struct trim_words words = {.strategy = TRIM_NONE};
     struct lmdb_stream *stream;
