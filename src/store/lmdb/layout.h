@@ -29,6 +29,7 @@ enum {
     NAME_HASH_SIZE = 16,
     KEY_SIZE_MAX = 1 + 8 + NAME_KEY_SIZE_MAX + NAME_HASH_SIZE,
     ROW_KEY_SIZE = 24, /* entries, nodes, pel, owned */
+    NUMBER_FIRST = 16, /* object numbers below mean something else here and there */
 };
 #define LMDB_FORMAT_MAGIC 0x4c504d49 /* "IMPL" */
 
@@ -36,7 +37,8 @@ struct disk_meta {
     uint32_t magic;
     uint32_t version;
     uint32_t order; /* LMDB_FORMAT_ORDER: the byte order of the writer */
-    uint32_t reserved;
+    uint32_t loose; /* 1 = written without fsync in the boot below: after a reboot it may be torn */
+    uint8_t boot[16];
     uint64_t next_number; /* the next object's; never used twice */
     uint64_t key_count;   /* rows 'k' */
 };
@@ -87,7 +89,7 @@ struct disk_pending {
     int64_t deliveries;
 };
 
-_Static_assert(sizeof(struct disk_meta) == 32, "layout");
+_Static_assert(sizeof(struct disk_meta) == 48, "layout");
 _Static_assert(sizeof(struct disk_key) == 24, "layout");
 _Static_assert(sizeof(struct disk_node) == 32, "layout");
 _Static_assert(sizeof(struct disk_stream) == 128, "layout");

@@ -99,6 +99,22 @@ static size_t entry_weight(const struct impel_field *fields, size_t field_count,
     return size;
 }
 
+int lmdb_append_check(struct lmdb_txn *txn,
+                      const struct impel_field *fields,
+                      size_t field_count,
+                      bool reserve)
+{
+    size_t size = fields_size(fields, field_count);
+
+    if (txn->status < 0) {
+        return txn->status;
+    }
+    if (size > LMDB_ENTRY_SIZE_MAX) {
+        return IMPEL_ERR_LIMIT;
+    }
+    return !reserve && txn->add_bytes_left < (int64_t)size ? IMPEL_ERR_FULL : IMPEL_OK;
+}
+
 int lmdb_stream_append(struct lmdb_txn *txn,
                        struct lmdb_stream *stream,
                        struct impel_id id,
@@ -109,17 +125,14 @@ int lmdb_stream_append(struct lmdb_txn *txn,
     size_t size = fields_size(fields, field_count);
     uint8_t key[ROW_KEY_SIZE];
     void *room = NULL;
-    int rc = txn->status;
+    int rc = lmdb_append_check(txn, fields, field_count, reserve);
 
     ASSERT(id_compare(id, stream->last_id) > 0);
-    if (rc >= 0 && size > LMDB_ENTRY_SIZE_MAX) {
-        return IMPEL_ERR_LIMIT;
-    }
-    if (rc >= 0 && !reserve && txn->add_bytes_left < (int64_t)size) {
-        return IMPEL_ERR_FULL;
+    if (rc < 0) {
+        return rc;
     }
     row_key(key, stream->number, id);
-    rc = rc < 0 ? rc : row_reserve(txn, DB_ENTRIES, (MDB_val){sizeof(key), key}, size, &room);
+    rc = row_reserve(txn, DB_ENTRIES, (MDB_val){sizeof(key), key}, size, &room);
     if (rc < 0) {
         return rc;
     }

@@ -112,6 +112,11 @@ int lmdb_stream_append(struct lmdb_txn *txn,
                        const struct impel_field *fields,
                        size_t field_count,
                        bool reserve);
+/* What it would answer: IMPEL_OK, LIMIT or FULL. For those who would otherwise create the stream. */
+int lmdb_append_check(struct lmdb_txn *txn,
+                      const struct impel_field *fields,
+                      size_t field_count,
+                      bool reserve);
 #define LMDB_ENTRY_SIZE_MAX ((size_t)1 << 30)
 /* XDEL of one entry: length, first_id, max_deleted_id, nodes. 1 = deleted, 0 = there was none. */
 int lmdb_stream_delete(struct lmdb_txn *txn, struct lmdb_stream *stream, struct impel_id id);

@@ -1,0 +1,589 @@
+/* env.c -- opening a file once per process, and its transactions.
+ *
+ * Order of opening: the folder and the file are looked at, the side file is made or joined (which
+ * refuses processes that must not share), LMDB's environment is opened, and under our lock the
+ * databases are made or their version is read. Nothing is half-made for others: all of the format
+ * appears in one commit. */
+#include "store/lmdb/env.h"
+
+#include "store/lmdb/check.h"
+
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAP_SIZE_DEFAULT ((uint64_t)1 << 40)
+#define MAP_SIZE_LEAST   ((uint64_t)1 << 28) /* below this a refusal is an error */
+
+enum {
+    OPEN_LOCK_MS = 10000, /* how long an opener waits for the lock */
+    COUNT_FREE_PERCENT = 90,
+};
+
+static struct {
+    pthread_mutex_t lock;
+    struct lmdb_env *first;
+    unsigned generation;
+    pthread_once_t once;
+} registry = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
+
+/* ---- forks ---- */
+
+static void fork_prepare(void)
+{
+    pthread_mutex_lock(&registry.lock);
+}
+
+static void fork_parent(void)
+{
+    pthread_mutex_unlock(&registry.lock);
+}
+
+static void fork_child(void)
+{
+    registry.generation++;
+    /* The openers' lock belongs to the descriptor, which the child has inherited. */
+    for (struct lmdb_env *env = registry.first; env != NULL; env = env->next) {
+        side_forget(&env->side);
+    }
+    registry.first = NULL;
+    pthread_mutex_unlock(&registry.lock);
+}
+
+static void registry_once(void)
+{
+    pthread_atfork(fork_prepare, fork_parent, fork_child);
+}
+
+bool env_forked(const struct lmdb_env *env)
+{
+    return env->generation != registry.generation;
+}
+
+/* ---- transactions ---- */
+
+uint64_t env_commit_number(struct lmdb_env *env)
+{
+    MDB_envinfo info = {0};
+    (void)mdb_env_info(env->mdb, &info);
+    return info.me_last_txnid;
+}
+
+void env_clear_readers(struct lmdb_env *env, bool force)
+{
+    int64_t now_ms = side_now_ms();
+
+    if (force || now_ms - atomic_load(&env->readers_checked_ms) >= ENV_READERS_CHECK_MS) {
+        int dead = 0;
+        atomic_store(&env->readers_checked_ms, now_ms);
+        (void)mdb_reader_check(env->mdb, &dead);
+    }
+}
+
+/* The oldest transaction that somebody still reads: pages freed since cannot be used again. */
+static int oldest_reader(const char *line, void *user)
+{
+    uint64_t *oldest = user;
+    int pid = 0;
+    uint64_t thread = 0;
+    uint64_t number = 0;
+
+    /* "pid thread txnid", a line of LMDB's own making; "-" for a reader that is at rest. */
+    if (sscanf(line, "%d %" SCNx64 " %" SCNu64, &pid, &thread, &number) ==
+            3 && // NOLINT(cert-err34-c)
+        number < *oldest) {
+        *oldest = number;
+    }
+    return 0;
+}
+
+/* How many pages below the end of the file can be used again. */
+static uint64_t free_pages(struct lmdb_env *env)
+{
+    MDB_txn *txn = NULL;
+    MDB_cursor *cursor = NULL;
+    MDB_val key;
+    MDB_val value;
+    uint64_t oldest = UINT64_MAX;
+    uint64_t count = 0;
+
+    (void)mdb_reader_list(env->mdb, oldest_reader, &oldest);
+    if (mdb_txn_begin(env->mdb, NULL, MDB_RDONLY, &txn) != 0) {
+        return 0;
+    }
+    if (mdb_cursor_open(txn, 0, &cursor) == 0) {
+        while (mdb_cursor_get(cursor, &key, &value, MDB_NEXT) == 0) {
+            size_t number = 0;
+            size_t pages = 0;
+            if (key.mv_size == sizeof(number) && value.mv_size >= sizeof(pages)) {
+                memcpy(&number, key.mv_data, sizeof(number));
+                memcpy(&pages, value.mv_data, sizeof(pages));
+                count += number < oldest ? pages : 0;
+            }
+        }
+        mdb_cursor_close(cursor);
+    }
+    mdb_txn_abort(txn);
+    return count;
+}
+
+/* How many bytes adds may still take; INT64_MAX while the map is far from full. */
+static int64_t add_room(struct lmdb_env *env)
+{
+    MDB_envinfo info;
+
+    (void)mdb_env_info(env->mdb, &info);
+    uint64_t used = ((uint64_t)info.me_last_pgno + 1) * env->page_size;
+    if (used < info.me_mapsize / 100 * COUNT_FREE_PERCENT) {
+        return INT64_MAX;
+    }
+    env_clear_readers(env, true);
+    used -= free_pages(env) * env->page_size;
+    uint64_t limit = info.me_mapsize / 100 * ENV_ADDS_PERCENT;
+    return used < limit ? (int64_t)(limit - used) : 0;
+}
+
+/* Commits reach the disk, or only the kernel, as the strongest of all openers wants it. */
+static void follow_sync(struct lmdb_env *env)
+{
+    bool nosync = atomic_load(&env->side.header->sync) == SIDE_SYNC_PROCESS;
+
+    if (nosync != atomic_load(&env->nosync)) {
+        mdb_env_set_flags(env->mdb, MDB_NOSYNC, nosync ? 1 : 0);
+        atomic_store(&env->nosync, nosync);
+    }
+}
+
+int env_begin_write(struct lmdb_env *env, struct lmdb_txn *txn, struct impel_error *err)
+{
+    MDB_txn *mdb = NULL;
+
+    env_clear_readers(env, false);
+    follow_sync(env);
+    int64_t room = add_room(env);
+    int code = mdb_txn_begin(env->mdb, NULL, 0, &mdb);
+    if (code == MDB_MAP_RESIZED) {
+        return error_set(err, IMPEL_ERR_FULL,
+                         "%s: another process has made the file larger than this one's map: open "
+                         "it with a larger ?map=",
+                         env->path);
+    }
+    if (code != 0) {
+        return env_explain(env, lmdb_status_of(code), mdb_strerror(code), err);
+    }
+    lmdb_txn_init(txn, mdb, env->dbi, true);
+    txn->add_bytes_left = room;
+    return IMPEL_OK;
+}
+
+void env_abort(struct lmdb_txn *txn)
+{
+    lmdb_txn_release(txn);
+    mdb_txn_abort(txn->mdb);
+    txn->mdb = NULL;
+}
+
+int env_commit(struct lmdb_env *env, struct lmdb_txn *txn, struct impel_error *err)
+{
+    bool wake = txn->signal || env->side.owner_died;
+    int rc = lmdb_txn_flush(txn);
+
+    if (rc < 0) {
+        struct impel_error cause = txn->error;
+        env_abort(txn);
+        return env_explain(env, rc, cause.text, err);
+    }
+    lmdb_txn_release(txn);
+    int code = mdb_txn_commit(txn->mdb);
+    txn->mdb = NULL;
+    if (code != 0) {
+        return env_explain(env, lmdb_status_of(code), mdb_strerror(code), err);
+    }
+    if (wake) {
+        env->side.owner_died = false;
+        side_wake(&env->side);
+    }
+    return IMPEL_OK;
+}
+
+int env_begin_read(struct lmdb_env *env,
+                   MDB_txn **cache,
+                   struct lmdb_txn *txn,
+                   struct impel_error *err)
+{
+    int code =
+        *cache != NULL ? mdb_txn_renew(*cache) : mdb_txn_begin(env->mdb, NULL, MDB_RDONLY, cache);
+
+    if (code == MDB_READERS_FULL) {
+        env_clear_readers(env, true);
+        code = mdb_txn_begin(env->mdb, NULL, MDB_RDONLY, cache);
+    }
+    if (code != 0) {
+        return env_explain(env, lmdb_status_of(code), mdb_strerror(code), err);
+    }
+    lmdb_txn_init(txn, *cache, env->dbi, false);
+    return IMPEL_OK;
+}
+
+void env_end_read(struct lmdb_txn *txn)
+{
+    lmdb_txn_release(txn);
+    mdb_txn_reset(txn->mdb);
+    txn->mdb = NULL;
+}
+
+int env_explain(struct lmdb_env *env, int status, const char *text, struct impel_error *err)
+{
+    struct statvfs fs;
+
+    if ((status == IMPEL_ERR_IO || status == IMPEL_ERR_FULL) && statvfs(env->path, &fs) == 0 &&
+        fs.f_bavail * fs.f_frsize < 1024 * 1024) {
+        return error_set(err, IMPEL_ERR_FULL, "%s: the disk is full: make room, then it goes on",
+                         env->path);
+    }
+    if (status == IMPEL_ERR_FULL) {
+        return error_set(err, status,
+                         "%s: the store is full (%s): trim, ack, or open it with a larger ?map=",
+                         env->path, text);
+    }
+    if (status == IMPEL_ERR_CORRUPT) {
+        return error_set(err, status, "%s is damaged (%s): see `impel check`", env->path, text);
+    }
+    return error_set(err, status, "%s: %s", env->path, text);
+}
+
+/* ---- the format ---- */
+
+static int format_new(struct lmdb_txn *txn)
+{
+    uint8_t letter = 'm';
+
+    txn->meta = (struct disk_meta){
+        .magic = LMDB_FORMAT_MAGIC,
+        .version = LMDB_FORMAT_VERSION,
+        .order = LMDB_FORMAT_ORDER,
+        .next_number = NUMBER_FIRST,
+    };
+    return row_put(txn, DB_CATALOG, (MDB_val){1, &letter},
+                   (MDB_val){sizeof(txn->meta), &txn->meta});
+}
+
+static int format_open(struct lmdb_env *env, struct lmdb_txn *txn, bool *is_new)
+{
+    MDB_dbi main_dbi = 0;
+    MDB_stat stat;
+    int code = mdb_dbi_open(txn->mdb, NULL, 0, &main_dbi);
+
+    code = code != 0 ? code : mdb_stat(txn->mdb, main_dbi, &stat);
+    if (code != 0) {
+        return lmdb_fail_mdb(txn, code, "its list of databases");
+    }
+    *is_new = stat.ms_entries == 0;
+    for (int db = 0; db < DB_COUNT; db++) {
+        code = mdb_dbi_open(txn->mdb, lmdb_database_names[db], *is_new ? MDB_CREATE : 0,
+                            &env->dbi[db]);
+        if (code == MDB_NOTFOUND) {
+            return lmdb_fail(txn, IMPEL_ERR_CORRUPT,
+                             "an LMDB file, but not an Impel store: it has no '%s'",
+                             lmdb_database_names[db]);
+        }
+        if (code != 0) {
+            return lmdb_fail_mdb(txn, code, lmdb_database_names[db]);
+        }
+    }
+    int rc = *is_new ? format_new(txn) : catalog_meta(txn);
+    if (rc >= 0 && !*is_new && txn->meta.magic != LMDB_FORMAT_MAGIC) {
+        return lmdb_fail(txn, IMPEL_ERR_CORRUPT, "the file's own row is damaged");
+    }
+    if (rc >= 0 && txn->meta.version > LMDB_FORMAT_VERSION) {
+        return lmdb_fail(txn, IMPEL_ERR_VERSION,
+                         "its format is version %u, this program knows up to %d: use the newer "
+                         "program",
+                         txn->meta.version, LMDB_FORMAT_VERSION);
+    }
+    if (rc >= 0 && txn->meta.order != LMDB_FORMAT_ORDER) {
+        return lmdb_fail(txn, IMPEL_ERR_VERSION, "it was written by a machine of other byte order");
+    }
+    txn->meta_known = true;
+    return rc;
+}
+
+/* Says in the file, synced, whether what follows will be. */
+static int format_mark(struct lmdb_env *env, bool loose, struct impel_error *err)
+{
+    struct lmdb_txn txn;
+
+    mdb_env_set_flags(env->mdb, MDB_NOSYNC, 0);
+    atomic_store(&env->nosync, false);
+    int code = loose ? 0 : mdb_env_sync(env->mdb, 1); /* what was written loosely until now */
+    if (code != 0) {
+        return env_explain(env, lmdb_status_of(code), mdb_strerror(code), err);
+    }
+    int rc = env_begin_write(env, &txn, err);
+    if (rc < 0) {
+        return rc;
+    }
+    mdb_env_set_flags(env->mdb, MDB_NOSYNC, 0);
+    atomic_store(&env->nosync, false);
+    if (catalog_meta(&txn) >= 0) {
+        txn.meta.loose = loose;
+        side_boot(txn.meta.boot);
+        txn.meta_dirty = true;
+    }
+    return env_commit(env, &txn, err);
+}
+
+/* What follows from how the file was written last, and how it will be written now. */
+static int format_sync(struct lmdb_env *env, const struct disk_meta *meta, struct impel_error *err)
+{
+    uint8_t boot[SIDE_BOOT_SIZE];
+    bool loose = atomic_load(&env->side.header->sync) == SIDE_SYNC_PROCESS;
+
+    side_boot(boot);
+    if (meta->loose != 0 && memcmp(boot, meta->boot, sizeof(boot)) != 0) {
+        struct impel_error found = {0};
+        if (check_contents(env, NULL, NULL, &found) < 0) {
+            return error_set(err, IMPEL_ERR_CORRUPT,
+                             "%s was written with sync=process and the machine went down: %s; see "
+                             "`impel check`",
+                             env->path, found.text);
+        }
+    }
+    if (loose == (meta->loose != 0) && (!loose || memcmp(boot, meta->boot, sizeof(boot)) == 0)) {
+        return IMPEL_OK;
+    }
+    return format_mark(env, loose, err);
+}
+
+static int env_format(struct lmdb_env *env, struct impel_error *err)
+{
+    struct lmdb_txn txn;
+    struct disk_meta meta;
+    bool is_new = false;
+    int rc = env_begin_write(env, &txn, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    rc = format_open(env, &txn, &is_new);
+    meta = txn.meta;
+    if (rc < 0) {
+        struct impel_error cause = txn.error;
+        env_abort(&txn);
+        return error_set(err, rc, "%s: %s", env->path, cause.text);
+    }
+    rc = env_commit(env, &txn, err);
+    if (rc >= 0 && is_new) {
+        (void)env_sync_folder(env->path);
+    }
+    return rc < 0 ? rc : format_sync(env, &meta, err);
+}
+
+/* ---- opening ---- */
+
+static int env_lock_to_open(struct lmdb_env *env, struct impel_error *err)
+{
+    int64_t deadline = side_now_ms() + OPEN_LOCK_MS;
+
+    while (side_lock(&env->side) < 0) {
+        if (side_now_ms() > deadline) {
+            return error_set(err, IMPEL_ERR_BUSY,
+                             "%s: process %d has held its lock for %d s: is it stopped?", env->path,
+                             atomic_load(&env->side.header->holder), OPEN_LOCK_MS / 1000);
+        }
+    }
+    return IMPEL_OK;
+}
+
+/* Opens LMDB's environment, with less address space where the wanted is refused. */
+static int env_open_mdb(struct lmdb_env *env, uint64_t map_size, struct impel_error *err)
+{
+    uint64_t size = map_size == 0 ? MAP_SIZE_DEFAULT : map_size;
+    int code = 0;
+
+    for (;; size /= 2) {
+        code = mdb_env_create(&env->mdb);
+        if (code != 0) {
+            env->mdb = NULL;
+            break;
+        }
+        mdb_env_set_maxdbs(env->mdb, DB_COUNT + 1);
+        mdb_env_set_maxreaders(env->mdb, ENV_READERS_MAX);
+        mdb_env_set_mapsize(env->mdb, size);
+        code = mdb_env_open(env->mdb, env->path, MDB_NOSUBDIR | MDB_NOTLS | MDB_NORDAHEAD, 0666);
+        if (code == 0) {
+            return IMPEL_OK;
+        }
+        mdb_env_close(env->mdb);
+        env->mdb = NULL;
+        if (code != ENOMEM || size / 2 < MAP_SIZE_LEAST) {
+            break;
+        }
+    }
+    if (code == ENOMEM) {
+        return error_set(err, IMPEL_ERR_NOMEM,
+                         "%s: the system refuses a map of %" PRIu64 " MiB: see `ulimit -v`, or set "
+                         "?map=",
+                         env->path, size >> 20);
+    }
+    return env_explain(env, lmdb_status_of(code), mdb_strerror(code), err);
+}
+
+static void env_free(struct lmdb_env *env)
+{
+    if (env == NULL) {
+        return;
+    }
+    if (env->mdb != NULL) {
+        mdb_env_close(env->mdb);
+    }
+    side_close(&env->side);
+    pthread_mutex_destroy(&env->lock);
+    pthread_cond_destroy(&env->change);
+    free(env->path);
+    free(env);
+}
+
+static int
+env_new(const struct env_options *options, struct lmdb_env **out, struct impel_error *err)
+{
+    char side_path[PATH_MAX];
+    struct stat st;
+    struct lmdb_env *env = calloc(1, sizeof(*env));
+    int rc = IMPEL_ERR_NOMEM;
+
+    if (env == NULL) {
+        return error_set(err, rc, "out of memory");
+    }
+    env->side.fd = -1;
+    env->generation = registry.generation;
+    env->page_size = (size_t)sysconf(_SC_PAGESIZE);
+    pthread_mutex_init(&env->lock, NULL);
+    pthread_cond_init(&env->change, NULL);
+    env->path = strdup(options->path);
+    if (env->path == NULL) {
+        rc = error_set(err, rc, "out of memory");
+        goto done;
+    }
+    if (snprintf(side_path, sizeof(side_path), "%s-wake", env->path) >= (int)sizeof(side_path)) {
+        rc = error_set(err, IMPEL_ERR_LIMIT, "the path is too long");
+        goto done;
+    }
+    rc = side_open(&env->side, side_path, options->sync, err);
+    rc = rc < 0 ? rc : env_lock_to_open(env, err);
+    if (rc < 0) {
+        goto done;
+    }
+    rc = env_check_file(env->path, err);
+    rc = rc < 0 ? rc : env_open_mdb(env, options->map_size, err);
+    rc = rc < 0 ? rc : env_format(env, err);
+    side_unlock(&env->side);
+    if (rc >= 0 && stat(env->path, &st) < 0) {
+        rc = error_set(err, IMPEL_ERR_IO, "%s: %s", env->path, strerror(errno));
+    }
+    if (rc >= 0) {
+        env->device = st.st_dev;
+        env->inode = st.st_ino;
+        *out = env;
+        env = NULL;
+    }
+done:
+    env_free(env);
+    return rc;
+}
+
+static struct lmdb_env *registry_find(const char *path)
+{
+    struct stat st;
+    struct lmdb_env *env = stat(path, &st) < 0 ? NULL : registry.first;
+
+    while (env != NULL && (env->device != st.st_dev || env->inode != st.st_ino)) {
+        env = env->next;
+    }
+    return env;
+}
+
+/* One more user in this process. A stronger wish for durability holds for all from now on. */
+static int
+env_share(struct lmdb_env *env, const struct env_options *options, struct impel_error *err)
+{
+    int rc = IMPEL_OK;
+
+    if (options->sync == SIDE_SYNC_FULL &&
+        atomic_exchange(&env->side.header->sync, SIDE_SYNC_FULL) != SIDE_SYNC_FULL) {
+        rc = env_lock_to_open(env, err);
+        if (rc >= 0) {
+            rc = format_mark(env, false, err);
+            side_unlock(&env->side);
+        }
+    }
+    env->uses += rc >= 0;
+    return rc;
+}
+
+int env_open(const struct env_options *options, struct lmdb_env **out, struct impel_error *err)
+{
+    struct lmdb_env *env = NULL;
+    int rc = env_check_folder(options->path, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    pthread_once(&registry.once, registry_once);
+    pthread_mutex_lock(&registry.lock);
+    env = registry_find(options->path);
+    if (env != NULL) {
+        rc = env_share(env, options, err);
+    } else {
+        rc = env_new(options, &env, err);
+        if (rc >= 0) {
+            env->uses = 1;
+            env->next = registry.first;
+            registry.first = env;
+        }
+    }
+    pthread_mutex_unlock(&registry.lock);
+    if (rc >= 0) {
+        *out = env;
+    }
+    return rc;
+}
+
+/* The last user of a loosely written file leaves it synced, so that the next boot finds it whole. */
+static void env_leave(struct lmdb_env *env)
+{
+    if (atomic_load(&env->side.header->sync) == SIDE_SYNC_PROCESS && side_alone(&env->side)) {
+        if (side_lock(&env->side) >= 0) {
+            (void)format_mark(env, false, NULL);
+            side_unlock(&env->side);
+        }
+    }
+}
+
+void env_close(struct lmdb_env *env)
+{
+    if (env == NULL || env_forked(env)) {
+        return; /* in a forked child the maps and locks are the parent's */
+    }
+    pthread_mutex_lock(&registry.lock);
+    if (--env->uses > 0) {
+        env = NULL;
+    } else {
+        struct lmdb_env **at = &registry.first;
+        while (*at != env) {
+            at = &(*at)->next;
+        }
+        *at = env->next;
+        env_watch_stop(env);
+        env_leave(env);
+        env_free(env);
+    }
+    pthread_mutex_unlock(&registry.lock);
+}

@@ -1,0 +1,103 @@
+/* env.h -- one open file: LMDB's environment, the side file, and who uses them in this process.
+ *
+ * A process opens a file once, however many handles it has on it: LMDB's locks are fcntl locks,
+ * and closing any descriptor of the lock file, as a second environment would, drops them all. Then
+ * the next opener believes to be alone, and commits are lost. So environments are found by (device,
+ * inode) in a registry and counted; and a forked child, which has no locks at all, is refused. */
+#ifndef IMPEL_STORE_LMDB_ENV_H
+#define IMPEL_STORE_LMDB_ENV_H
+
+#include "store/lmdb/side.h"
+#include "store/lmdb/txn.h"
+
+#include <sys/types.h>
+
+enum {
+    ENV_READERS_MAX = 4096,
+    ENV_READERS_CHECK_MS = 1000, /* how often slots of dead readers are cleared */
+    ENV_ADDS_PERCENT = 95,       /* of the map; the rest is for acks, parks and trims */
+};
+
+struct env_options {
+    const char *path;
+    uint64_t map_size; /* 0 = as much as can be had, up to 1 TiB */
+    enum side_sync sync;
+};
+
+struct lmdb_env {
+    struct lmdb_env *next; /* in the registry */
+    size_t uses;
+    dev_t device;
+    ino_t inode;
+    unsigned generation; /* of the process: differs in a forked child */
+    char *path;
+    MDB_env *mdb;
+    MDB_dbi dbi[DB_COUNT];
+    size_t page_size;
+    struct side side;
+    _Atomic bool nosync;                /* as LMDB's flag is set now */
+    _Atomic int64_t readers_checked_ms; /* side_now_ms() */
+
+    /* The watcher: calls wake of the handles that have blocked reads. */
+    pthread_mutex_t lock;  /* of all below */
+    pthread_cond_t change; /* watched or stop changed */
+    struct env_watch *watches;
+    bool thread_started;
+    bool stop;
+    pthread_t thread;
+};
+
+/* What the watcher knows of a handle; part of the handle. */
+struct env_watch {
+    struct env_watch *next;
+    void (*wake)(void *user);
+    void *user;
+    uint32_t word;   /* the wake word that the handle has looked at */
+    uint64_t commit; /* and the last transaction it has seen */
+    bool armed;      /* has blocked reads and wants to be woken, once */
+};
+
+/* Opens or shares. Errors name the path, the cause and the way out. */
+int env_open(const struct env_options *options, struct lmdb_env **out, struct impel_error *err);
+void env_close(struct lmdb_env *env);
+bool env_forked(const struct lmdb_env *env);
+/* The number of the last committed transaction, of any process. */
+uint64_t env_commit_number(struct lmdb_env *env);
+
+/* ---- transactions ---- */
+
+/* The write transaction; under the side lock. */
+int env_begin_write(struct lmdb_env *env, struct lmdb_txn *txn, struct impel_error *err);
+/* Commits, or aborts where the transaction failed; then wakes readers. */
+int env_commit(struct lmdb_env *env, struct lmdb_txn *txn, struct impel_error *err);
+void env_abort(struct lmdb_txn *txn);
+/* Reading, with an MDB_txn that is kept for the next time (*cache starts as NULL). */
+int env_begin_read(struct lmdb_env *env,
+                   MDB_txn **cache,
+                   struct lmdb_txn *txn,
+                   struct impel_error *err);
+void env_end_read(struct lmdb_txn *txn);
+/* Clears reader slots of dead processes: once a second, or at once with `force`. */
+void env_clear_readers(struct lmdb_env *env, bool force);
+/* Says more about a failed commit or a full map than LMDB does. */
+int env_explain(struct lmdb_env *env, int status, const char *text, struct impel_error *err);
+
+/* ---- opening (open.c) ---- */
+
+/* Is the folder of the path one that LMDB works on? */
+int env_check_folder(const char *path, struct impel_error *err);
+/* What can be seen wrong with the file before LMDB maps it; a missing or empty one is fine. */
+int env_check_file(const char *path, struct impel_error *err);
+int env_sync_folder(const char *path);
+
+/* ---- the watcher (watch.c) ---- */
+
+void env_watch_add(struct lmdb_env *env, struct env_watch *watch);
+void env_watch_remove(struct lmdb_env *env, struct env_watch *watch);
+/* The handle sleeps: wake it when the word or the commit number differ from what it has seen.
+ * False: they do already. */
+bool env_watch_arm(struct lmdb_env *env, struct env_watch *watch, uint32_t word, uint64_t commit);
+void env_watch_disarm(struct lmdb_env *env, struct env_watch *watch);
+void env_watch_stop(struct lmdb_env *env);
+
+#endif /* IMPEL_STORE_LMDB_ENV_H */

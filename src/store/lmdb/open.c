@@ -1,0 +1,136 @@
+/* open.c -- what is looked at before LMDB gets the file: where it lies, and whether it can be one. */
+#include "store/lmdb/env.h"
+
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Filesystems whose locks or shared mappings other machines take part in, or that emulate them. */
+static const struct {
+    unsigned long magic;
+    const char *name;
+} remote_filesystems[] = {
+    {NFS_SUPER_MAGIC, "NFS"},     {0xff534d42UL, "CIFS"},   {0xfe534d42UL, "SMB"},
+    {SMB_SUPER_MAGIC, "SMB"},     {V9FS_MAGIC, "9p"},       {FUSE_SUPER_MAGIC, "FUSE"},
+    {CODA_SUPER_MAGIC, "Coda"},   {AFS_SUPER_MAGIC, "AFS"}, {CEPH_SUPER_MAGIC, "Ceph"},
+    {0x0bd00bd0UL, "Lustre"},     {0x47504653UL, "GPFS"},   {0x01161970UL, "GFS2"},
+    {OCFS2_SUPER_MAGIC, "OCFS2"},
+};
+
+/* The folder of a path, in `text` of PATH_MAX bytes. */
+static const char *folder_of(const char *path, char *text)
+{
+    (void)snprintf(text, PATH_MAX, "%s", path);
+    return dirname(text);
+}
+
+int env_check_folder(const char *path, struct impel_error *err)
+{
+    char text[PATH_MAX];
+    struct statfs fs;
+    struct stat st;
+    const char *folder = folder_of(path, text);
+
+    if (stat(folder, &st) < 0) {
+        return error_set(err, errno == ENOENT ? IMPEL_ERR_NOT_FOUND : IMPEL_ERR_IO,
+                         "%s: its folder: %s", path, strerror(errno));
+    }
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+        return error_set(err, IMPEL_ERR_INVALID,
+                         "%s is a folder: name a file in it, such as %s/impel.db", path, path);
+    }
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        return error_set(err, IMPEL_ERR_INVALID, "%s is not a regular file", path);
+    }
+    if (access(folder, W_OK | X_OK) < 0 || (access(path, F_OK) == 0 && access(path, W_OK) < 0)) {
+        return error_set(err, IMPEL_ERR_READ_ONLY,
+                         "%s: the file and its folder must be writable, also for reading: %s", path,
+                         strerror(errno));
+    }
+    if (statfs(folder, &fs) < 0) {
+        return IMPEL_OK; /* nothing is known against it */
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(remote_filesystems); i++) {
+        if (((unsigned long)fs.f_type & 0xffffffffUL) == remote_filesystems[i].magic) {
+            return error_set(err, IMPEL_ERR_UNSUPPORTED,
+                             "%s lies on %s, where its locks cannot be relied on: keep it on a "
+                             "local disk and share it with `impel serve`",
+                             path, remote_filesystems[i].name);
+        }
+    }
+    return IMPEL_OK;
+}
+
+/* Offsets in the first page of an LMDB 0.9 file, on a 64-bit machine: page header, magic, version.
+ */
+enum {
+    LMDB_MAGIC_AT = 16,
+    LMDB_VERSION_AT = 20,
+    LMDB_HEAD_SIZE = 24,
+    LMDB_MAGIC = (int)0xBEEFC0DE,
+    LMDB_VERSION = 1,
+};
+
+int env_check_file(const char *path, struct impel_error *err)
+{
+    uint8_t head[LMDB_HEAD_SIZE];
+    struct stat st;
+    uint32_t magic = 0;
+    uint32_t version = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0) {
+        return errno == ENOENT ? IMPEL_OK
+                               : error_set(err, IMPEL_ERR_IO, "%s: %s", path, strerror(errno));
+    }
+    ssize_t got = pread(fd, head, sizeof(head), 0);
+    int code = fstat(fd, &st) < 0 || got < 0 ? errno : 0;
+    close(fd);
+    if (code != 0) {
+        return error_set(err, IMPEL_ERR_IO, "%s: %s", path, strerror(code));
+    }
+    if (got == 0) {
+        return IMPEL_OK;
+    }
+    if (got == (ssize_t)sizeof(head)) {
+        memcpy(&magic, head + LMDB_MAGIC_AT, sizeof(magic));
+        memcpy(&version, head + LMDB_VERSION_AT, sizeof(version));
+    }
+    if (magic != (uint32_t)LMDB_MAGIC) {
+        return error_set(err, IMPEL_ERR_CORRUPT,
+                         "%s is not an Impel store: its first bytes are something else's; name "
+                         "another file",
+                         path);
+    }
+    if (version != LMDB_VERSION) {
+        return error_set(err, IMPEL_ERR_VERSION,
+                         "%s is an LMDB file of version %u, this program reads version %u", path,
+                         version, LMDB_VERSION);
+    }
+    if (st.st_size < 2 * sysconf(_SC_PAGESIZE)) {
+        return error_set(err, IMPEL_ERR_CORRUPT, "%s is cut off: only %lld bytes are left of it",
+                         path, (long long)st.st_size);
+    }
+    return IMPEL_OK;
+}
+
+int env_sync_folder(const char *path)
+{
+    char text[PATH_MAX];
+    int fd = open(folder_of(path, text), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0) {
+        return errno;
+    }
+    int code = fsync(fd) < 0 ? errno : 0;
+    close(fd);
+    return code;
+}

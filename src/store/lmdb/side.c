@@ -1,0 +1,251 @@
+/* side.c -- the side file: making it, joining it, its lock.
+ *
+ * Races: an opener first tries to be alone. If it is, it makes the contents and then shares; a
+ * maker that died halfway left `ready` at 0, and the next opener that is alone makes it again. */
+#include "store/lmdb/side.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SIDE_MAGIC 0x656b61772d6c706dU
+
+enum {
+    SIDE_GROUPS_AT = 4096,
+    SIDE_ROWS_AT = SIDE_GROUPS_AT + SIDE_GROUPS_MAX * (int)sizeof(struct side_group),
+    SIDE_SIZE = SIDE_ROWS_AT + SIDE_ROWS_MAX * (int)sizeof(struct side_row),
+    SIDE_JOIN_MS = 10000, /* how long another opener may take to make the file */
+};
+
+int64_t side_now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+void side_boot(uint8_t boot[SIDE_BOOT_SIZE])
+{
+    char text[64] = "";
+    size_t digits = 0;
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+
+    memset(boot, 0, SIDE_BOOT_SIZE);
+    if (file == NULL) {
+        return;
+    }
+    if (fgets(text, sizeof(text), file) == NULL) {
+        text[0] = '\0';
+    }
+    fclose(file);
+    for (const char *c = text; *c != '\0' && digits < 2 * SIDE_BOOT_SIZE; c++) {
+        static const char hex[] = "0123456789abcdef";
+        const char *digit = strchr(hex, *c);
+        if (digit != NULL) {
+            boot[digits / 2] = (uint8_t)(boot[digits / 2] << 4 | (digit - hex));
+            digits++;
+        }
+    }
+}
+
+static uint64_t namespace_of(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 ? (uint64_t)st.st_ino : 0;
+}
+
+/* ---- openers ---- */
+
+static int openers_lock(int fd, int type)
+{
+    struct flock lock = {.l_type = (short)type, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
+    return fcntl(fd, F_OFD_SETLK, &lock) == 0 ? 0 : errno;
+}
+
+bool side_alone(struct side *side)
+{
+    return openers_lock(side->fd, F_WRLCK) == 0;
+}
+
+void side_share(struct side *side)
+{
+    (void)openers_lock(side->fd, F_RDLCK);
+}
+
+/* Fills in the header of a file that is ours alone. */
+static int side_make(struct side *side, enum side_sync sync, struct impel_error *err)
+{
+    struct side_header *header = side->header;
+    pthread_mutexattr_t attr;
+
+    memset(header, 0, sizeof(*header));
+    header->magic = SIDE_MAGIC;
+    header->version = SIDE_VERSION;
+    header->pid_namespace = namespace_of("/proc/self/ns/pid");
+    header->time_namespace = namespace_of("/proc/self/ns/time");
+    side_boot(header->boot);
+    header->sync = sync;
+    int code = pthread_mutexattr_init(&attr);
+    if (code == 0) {
+        pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+        pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+        code = pthread_mutex_init(&header->lock, &attr);
+        pthread_mutexattr_destroy(&attr);
+    }
+    if (code != 0) {
+        return error_set(err, IMPEL_ERR_UNSUPPORTED, "a lock between processes: %s",
+                         strerror(code));
+    }
+    atomic_store(&header->ready, 1);
+    return IMPEL_OK;
+}
+
+/* Joins a file that somebody has open. */
+static int side_join(struct side *side, enum side_sync sync, struct impel_error *err)
+{
+    struct side_header *header = side->header;
+
+    if (header->magic != SIDE_MAGIC || header->version != SIDE_VERSION) {
+        return error_set(err, IMPEL_ERR_VERSION,
+                         "a program of another version of Impel has the store open (side file "
+                         "version %u, this one has %u): stop it first",
+                         header->version, SIDE_VERSION);
+    }
+    if (header->pid_namespace != namespace_of("/proc/self/ns/pid") ||
+        header->time_namespace != namespace_of("/proc/self/ns/time")) {
+        return error_set(err, IMPEL_ERR_UNSUPPORTED,
+                         "a process in another PID or time namespace (another container?) has the "
+                         "store open: let one process own it, with `impel serve`");
+    }
+    if (sync == SIDE_SYNC_FULL) {
+        atomic_store(&header->sync, SIDE_SYNC_FULL);
+    }
+    return IMPEL_OK;
+}
+
+/* Becomes an opener: makes the contents if nobody else has it open, else joins. */
+static int side_enter(struct side *side, enum side_sync sync, struct impel_error *err)
+{
+    int64_t deadline = side_now_ms() + SIDE_JOIN_MS;
+
+    for (;;) {
+        if (side_alone(side)) {
+            /* Truncating first frees and zeroes what the last users left. */
+            int rc = ftruncate(side->fd, 0) < 0 || ftruncate(side->fd, SIDE_SIZE) < 0
+                         ? error_set(err, errno == ENOSPC ? IMPEL_ERR_FULL : IMPEL_ERR_IO, "%s",
+                                     strerror(errno))
+                         : side_make(side, sync, err);
+            side_share(side);
+            return rc;
+        }
+        if (openers_lock(side->fd, F_RDLCK) == 0) {
+            struct stat st;
+            if (fstat(side->fd, &st) == 0 && st.st_size == SIDE_SIZE &&
+                atomic_load(&side->header->ready) == 1) {
+                return side_join(side, sync, err);
+            }
+            (void)openers_lock(side->fd, F_UNLCK); /* its maker died: be the next */
+        }
+        if (side_now_ms() > deadline) {
+            return error_set(err, IMPEL_ERR_BUSY,
+                             "another process has been making it for %d s: is it stopped?",
+                             SIDE_JOIN_MS / 1000);
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    }
+}
+
+int side_open(struct side *side, const char *path, enum side_sync sync, struct impel_error *err)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    void *map = MAP_FAILED;
+
+    *side = (struct side){.fd = -1};
+    if (fd < 0) {
+        int code = errno;
+        return error_set(err,
+                         code == ENOSPC || code == EDQUOT                   ? IMPEL_ERR_FULL
+                         : code == EACCES || code == EROFS || code == EPERM ? IMPEL_ERR_READ_ONLY
+                                                                            : IMPEL_ERR_IO,
+                         "%s: %s", path, strerror(code));
+    }
+    map = mmap(NULL, SIDE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED) {
+        int code = errno;
+        close(fd);
+        return error_set(err, IMPEL_ERR_NOMEM, "%s: %s", path, strerror(code));
+    }
+    side->fd = fd;
+    side->header = map;
+    side->groups = (struct side_group *)(void *)((char *)map + SIDE_GROUPS_AT);
+    side->rows = (struct side_row *)(void *)((char *)map + SIDE_ROWS_AT);
+    struct impel_error cause = {0};
+    int rc = side_enter(side, sync, &cause);
+    if (rc < 0) {
+        side_close(side);
+        return error_set(err, rc, "%s: %s", path, cause.text);
+    }
+    return IMPEL_OK;
+}
+
+void side_close(struct side *side)
+{
+    if (side->header != NULL) {
+        munmap(side->header, SIDE_SIZE);
+    }
+    if (side->fd >= 0) {
+        close(side->fd);
+    }
+    *side = (struct side){.fd = -1};
+}
+
+void side_forget(struct side *side)
+{
+    if (side->fd >= 0) {
+        close(side->fd);
+        side->fd = -1;
+    }
+}
+
+/* ---- the lock ---- */
+
+int side_lock(struct side *side)
+{
+    struct side_header *header = side->header;
+    struct timespec until;
+
+    int code = pthread_mutex_trylock(&header->lock);
+    if (code == EBUSY) {
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += SIDE_LOCK_MS * 1000000L;
+        if (until.tv_nsec >= 1000000000L) {
+            until.tv_nsec -= 1000000000L;
+            until.tv_sec++;
+        }
+        code = pthread_mutex_clocklock(&header->lock, CLOCK_MONOTONIC, &until);
+    }
+    if (code == EOWNERDEAD) {
+        side_repair(side);
+        side->owner_died = true;
+        pthread_mutex_consistent(&header->lock);
+        code = 0;
+    }
+    if (code != 0) {
+        return IMPEL_ERR_BUSY;
+    }
+    atomic_store(&header->held_since, side_now_ms());
+    atomic_store(&header->holder, (int32_t)getpid());
+    return IMPEL_OK;
+}
+
+void side_unlock(struct side *side)
+{
+    atomic_store(&side->header->holder, 0);
+    pthread_mutex_unlock(&side->header->lock);
+}

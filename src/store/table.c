@@ -1,0 +1,8 @@
+/* table.c -- all stores there are, one row each. */
+#include "store/lmdb/lmdb.h"
+#include "store/store.h"
+
+const struct store_ops *const store_table[] = {
+    &lmdb_store_ops,
+};
+const size_t store_table_size = sizeof(store_table) / sizeof(store_table[0]);
