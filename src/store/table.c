@@ -1,5 +1,5 @@
 /* table.c -- all stores there are, one row each. */
-#include "store/lmdb/lmdb.h"
+#include "store/lmdb/embedded.h"
 #include "store/store.h"
 
 const struct store_ops *const store_table[] = {

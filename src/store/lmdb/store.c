@@ -7,7 +7,7 @@
  * if anybody has committed since; and tells last, outside of everything. */
 #include "store/lmdb/store.h"
 
-#include "store/lmdb/lmdb.h"
+#include "store/lmdb/embedded.h"
 
 #include <inttypes.h>
 #include <limits.h>

@@ -1,9 +1,0 @@
-/* lmdb.h -- the embedded store, for the table of stores. */
-#ifndef IMPEL_STORE_LMDB_LMDB_H
-#define IMPEL_STORE_LMDB_LMDB_H
-
-#include "store/store.h"
-
-extern const struct store_ops lmdb_store_ops;
-
-#endif /* IMPEL_STORE_LMDB_LMDB_H */
