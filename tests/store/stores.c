@@ -3,6 +3,8 @@
 #include "store/suite.h"
 
 #include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
 
 /* ---- the model: time passes when the suite says so ---- */
 
@@ -38,6 +40,83 @@ static void model_pause(void *context, int64_t ms)
     ((struct model *)context)->now_ms += ms;
 }
 
+/* ---- the embedded store: a file in a folder of its own, and a clock that ticks ---- */
+
+struct file {
+    char folder[32];
+    char url[96];
+};
+
+static struct store *lmdb_open_again(void *context, const struct store_env *env)
+{
+    struct file *file = context;
+    struct impel_error err = {0};
+    struct store *store = NULL;
+
+    if (store_open(file->url, env, &store, &err) < 0) {
+        printf("# %s: %s\n", file->url, err.text);
+        return NULL;
+    }
+    return store;
+}
+
+static struct store *
+lmdb_open_with(void **context, const struct store_env *env, const char *options)
+{
+    struct file *file = calloc(1, sizeof(*file));
+
+    CHECK(file != NULL);
+    (void)snprintf(file->folder, sizeof(file->folder), "/tmp/impel-store-XXXXXX");
+    CHECK(mkdtemp(file->folder) != NULL);
+    (void)snprintf(file->url, sizeof(file->url), "lmdb:%s/db%s", file->folder, options);
+    *context = file;
+    return lmdb_open_again(file, env);
+}
+
+static struct store *lmdb_open(void **context, const struct store_env *env, const char **why)
+{
+    (void)why;
+    return lmdb_open_with(context, env, "");
+}
+
+static struct store *
+lmdb_open_process(void **context, const struct store_env *env, const char **why)
+{
+    (void)why;
+    return lmdb_open_with(context, env, "?sync=process");
+}
+
+static void lmdb_remove(void *context)
+{
+    static const char *const names[] = {"db", "db-lock", "db-wake"};
+    struct file *file = context;
+    char path[64];
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s", file->folder, names[i]);
+        (void)unlink(path);
+    }
+    (void)rmdir(file->folder);
+    free(file);
+}
+
+static int64_t boot_now_ms(void *context)
+{
+    struct timespec now;
+
+    (void)context;
+    (void)clock_gettime(CLOCK_BOOTTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void real_pause(void *context, int64_t ms)
+{
+    struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+
+    (void)context;
+    (void)nanosleep(&left, NULL);
+}
+
 const struct suite_store suite_stores[] = {
     {
         .name = "model",
@@ -46,6 +125,22 @@ const struct suite_store suite_stores[] = {
         .remove = model_remove,
         .now_ms = model_now_ms,
         .pause = model_pause,
+    },
+    {
+        .name = "lmdb",
+        .open = lmdb_open,
+        .open_again = lmdb_open_again,
+        .remove = lmdb_remove,
+        .now_ms = boot_now_ms,
+        .pause = real_pause,
+    },
+    {
+        .name = "lmdb-process",
+        .open = lmdb_open_process,
+        .open_again = lmdb_open_again,
+        .remove = lmdb_remove,
+        .now_ms = boot_now_ms,
+        .pause = real_pause,
     },
 };
 const size_t suite_stores_count = ARRAY_SIZE(suite_stores);
