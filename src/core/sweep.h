@@ -19,6 +19,9 @@ enum {
     SWEEP_ROWS_MAX = 1000,   /* examined in one step */
     SWEEP_CLAIMS_MAX = 200,  /* claimed in one step */
     SWEEP_OWNERS_MAX = 4096, /* kept from one look; more owners wait for the next */
+    SWEEP_STEPS_MAX = 16,    /* of one owner's walk that only finds, in one sweep: goes on there */
+    SWEEP_STEPS_FOREIGN = 4, /* of all foreign owners in one sweep: they are mostly healthy. The
+                                first sweep without a worker has no such limits: it reports */
 };
 
 struct sweep_options {
@@ -52,5 +55,11 @@ void sweep_hurry(struct sweep *sweep, int64_t now_ms);
 /* True while due work is known that no place could be found for; `last` (may be NULL) says whether
  * some of it is a last attempt that wants to run alone. */
 bool sweep_due(const struct sweep *sweep, bool *last);
+/* True while some of the due work need not run alone. */
+bool sweep_claimable(const struct sweep *sweep);
+
+/* What the last whole walk found: due for a claim and not claimed, abandoned but not idle for long
+ * enough yet. True once for each walk that is over. */
+bool sweep_report(struct sweep *sweep, uint64_t *due, uint64_t *not_due);
 
 #endif /* IMPEL_CORE_SWEEP_H */

@@ -326,8 +326,9 @@ void worker_done(struct worker *w, struct request *request, int64_t now_ms)
         note_status(w, request);
         if (status == IMPEL_ERR_REPLACED) {
             worker_replaced(w);
-        } else if (s != NULL && status == IMPEL_ERR_NO_GROUP) {
-            stream_group_lost(s, flight);
+        } else if (s != NULL && (status == IMPEL_ERR_NO_GROUP ||
+                                 (status == IMPEL_ERR_WRONG_TYPE && s->confirmed))) {
+            stream_group_lost(s, flight); /* or it was deleted, and the key is something else */
         } else if (s != NULL && status == IMPEL_ERR_FENCED) {
             stream_fenced(s, flight);
         }
@@ -384,7 +385,8 @@ void worker_outcome(struct worker *w,
     } else {
         hold->entry = delivery->entry;
         hold->run = NULL;
-        if (run->stopped && outcome == OUTCOME_RETRY) {
+        bool unfinished = outcome == OUTCOME_RELEASE || (run->stopped && outcome == OUTCOME_RETRY);
+        if (unfinished && !w->ended && !w->replaced) {
             settle_release(hold, true);
         } else {
             settle_outcome(hold, outcome, delay_ms, error);
@@ -505,6 +507,22 @@ struct worker_held worker_held(const struct worker *w)
         .buffered = w->buffered_count + w->ready_count,
         .waiting = w->waiting_count,
     };
+}
+
+size_t worker_held_in(const struct worker *w, size_t stream_index)
+{
+    const struct stream *s = &w->streams[stream_index];
+    size_t count = 0;
+
+    for (const struct link *at = s->held.next; at != &s->held; at = at->next) {
+        const struct hold *hold = CONTAINER(at, const struct hold, held);
+        count += hold->state == HOLD_BUFFERED || hold->state == HOLD_READY ||
+                 hold->state == HOLD_WAITING || hold->state == HOLD_RETRYING;
+    }
+    for (const struct link *at = w->runs.next; at != &w->runs; at = at->next) {
+        count += CONTAINER(at, const struct run, running)->delivery.stream_index == stream_index;
+    }
+    return count;
 }
 
 bool worker_holds(const struct worker *w, size_t stream_index, struct impel_id id)

@@ -92,7 +92,11 @@ void flight_land(struct worker *w, struct flight *flight)
     w->reserved -= flight->places;
     if (flight->stream != NULL) {
         flight->stream->flights--;
+        if (flight->taking) {
+            audit_landed(flight->stream, flight);
+        }
     }
+    w->alone_claiming = w->alone_claiming && !flight->alone;
 }
 
 void flight_free(struct worker *w, struct flight *flight)

@@ -203,7 +203,7 @@ static void read_failed(struct worker *w, const struct flight *flight)
 {
     const struct request *request = flight->request;
 
-    if (request->status == IMPEL_ERR_NO_GROUP &&
+    if ((request->status == IMPEL_ERR_NO_GROUP || request->status == IMPEL_ERR_WRONG_TYPE) &&
         request->read.missing < request->read.stream_count) {
         stream_group_lost(&w->streams[flight->map[request->read.missing]], flight);
         return;

@@ -21,7 +21,7 @@ void renew_demand(struct stream *s)
 
 int64_t renew_due_ms(const struct stream *s)
 {
-    if (s->renewing || list_empty(&s->held)) {
+    if (s->renewing || s->fenced || list_empty(&s->held)) {
         return INT64_MAX;
     }
     const struct hold *hold = CONTAINER(s->held.next, struct hold, held);
@@ -42,7 +42,7 @@ void renew_step(struct stream *s)
     struct worker *w = s->worker;
     struct batch batch;
 
-    if (s->fenced || renew_due_ms(s) > w->now_ms) {
+    if (renew_due_ms(s) > w->now_ms) {
         return;
     }
     size_t count = s->held_count < WORKER_ITEMS_MAX ? s->held_count : WORKER_ITEMS_MAX;

@@ -83,6 +83,7 @@ struct hold {
     bool indexed;         /* in the index and in s->held; false for a late ack */
     bool recovered;       /* claimed, adopted or retried: counts on due work's share */
     bool alone;           /* a last attempt after a holder's death */
+    bool adopted;         /* HOLD_RETRYING: was found in the own PEL */
     bool trimmed;         /* gone from the stream; can still be finished from memory */
     bool give_back;       /* HOLD_RELEASING: its attempt never ran to an outcome */
 };
@@ -109,6 +110,9 @@ struct flight {
     struct hold **holds; /* those of its items, in their order; NULL if it has none */
     size_t hold_count;
     uint32_t places; /* handler places reserved for what it brings */
+    bool taking;     /* may bring entries that are pending: an audit's proof waits for it */
+    bool alone;      /* for an entry that is to run alone */
+    bool idle;       /* a look of --until-idle */
     size_t *map;     /* a read: the worker's streams by the request's */
     size_t slot;     /* request->serial; where w->flights has it */
 };
@@ -125,6 +129,7 @@ enum stream_phase {
 struct stray {
     struct impel_id id;
     int64_t deliveries;
+    int64_t idle_ms;
 };
 
 struct stream {
@@ -174,32 +179,32 @@ struct stream {
 
     /* recovery */
     struct link due; /* in w->due while its sweep or audit knows of work for a free handler */
-    struct request *sweeping; /* the sweep's request that is out */
+    bool due_last;   /* some of it is to run alone; counted in w->due_last_count */
+    bool sweeping;   /* a request of the sweep is out */
     uint64_t taking_generation;
     size_t taking;     /* claims, retries, adoptions that are out */
     size_t taking_old; /* of these, from before the listing was complete */
+    uint64_t *dead;    /* hashes of the workers that the last look called dead */
+    size_t dead_count;
 
     /* own PEL audit */
     bool auditing;    /* a listing is out or waits for its proof */
     bool listing;     /* a page is out */
     bool listed_once; /* since the group was entered: reading waits for that */
+    bool proven;      /* the strays are in nobody's hands: they may be adopted */
     int64_t audit_due_ms;
     int64_t audited_ms;
     uint64_t audit_read; /* the read that has to land first; 0 = none */
     struct impel_id audit_from;
-    struct stray *strays; /* AUDIT_ROWS_MAX while an audit found something */
-    size_t stray_count;
-    size_t stray_next; /* adopted up to here, once proven */
-    bool proven;
-    bool adopting;
+    struct stray
+        *strays; /* proven: first those that may run beside others, then the last attempts */
+    size_t stray_count, stray_capacity;
+    size_t stray_plain; /* how many of the first kind */
+    size_t stray_next;  /* taken up to here */
 
     /* drain */
     bool rest_done; /* the store says that nothing more is ours: no more beats */
     uint32_t leave_tries;
-
-    /* until idle */
-    bool idle_looking;
-    bool idle_settled; /* the look of this round found nothing */
 };
 
 struct queued {
@@ -285,10 +290,11 @@ struct worker {
     int drain_code; /* the exit code if the drain itself ends well */
 
     /* until idle */
-    bool idle_round;
-    uint64_t idle_serial; /* w->serial when the round began */
-    int64_t idle_look_ms;
-    int64_t waiting_for_ms;
+    size_t idle_looks;      /* of a round, out */
+    bool idle_found;        /* one of them found something */
+    uint64_t idle_serial;   /* w->serial when the round began: nothing may start in between */
+    int64_t idle_look_ms;   /* not before this */
+    int64_t waiting_for_ms; /* when to say next whom it waits for */
 };
 
 /* ---- worker.c ---- */
@@ -392,17 +398,19 @@ void take_sweep(struct stream *s); /* the sweep's next request, if it has one */
 int64_t take_due_ms(const struct stream *s);
 void take_note_due(struct stream *s); /* its sweep or audit knows of more work, or of less */
 void take_done(struct stream *s, struct flight *flight);
-/* A recovered entry with a place: starts, or waits for its stream to open. */
-void take_ready(struct hold *hold, struct entry *entry);
+/* Marks a submitted claim, retry or adoption, and reserves its places. */
+void take_submitted(struct flight *flight, uint32_t places, bool alone);
 
 /* ---- worker_audit.c ---- */
 void audit_step(struct stream *s);
 int64_t audit_due_ms(const struct stream *s);
 void audit_want(struct stream *s); /* something does not add up: soon */
 void audit_done(struct stream *s, const struct flight *flight);
-bool audit_has_work(const struct stream *s, bool *last);
-void audit_adopt(struct stream *s, uint32_t places);
-void audit_adopt_done(struct stream *s, struct flight *flight);
+void audit_landed(struct stream *s, const struct flight *flight); /* one that the proof waits for */
+/* Adopts what is proven to be stray, up to so many; `alone`: one last attempt. */
+bool audit_adopt(struct stream *s, uint32_t places, bool alone);
+bool audit_has_plain(const struct stream *s);
+bool audit_has_last(const struct stream *s);
 void audit_reset(struct stream *s);
 
 /* ---- worker_settle.c ---- */

@@ -233,6 +233,7 @@ void hand_ready(void)
     hand_ok_all(REQUEST_BEAT);
     hand_tick();
     hand_ok_all(REQUEST_PENDING);
+    hand_ok_all(REQUEST_LOOK); /* somebody else has the stamp */
     hand_tick();
 }
 
