@@ -11,10 +11,6 @@
 
 #include <string.h>
 
-enum {
-    PAYLOAD_SIZE_MAX = 1 << 30, /* of all names and values of one entry */
-};
-
 enum add_id {
     ADD_ID_GIVEN,
     ADD_ID_AUTO,     /* "*" */
@@ -28,7 +24,6 @@ struct xadd {
     struct impel_id id;
     const struct impel_field *fields;
     size_t field_count;
-    size_t payload_size;
 };
 
 /* "ms-*": the ms part is a number like any other, a NUL ends the word. */
@@ -96,7 +91,6 @@ static bool fields_read(struct call *call, struct xadd *add, size_t first)
     for (size_t i = 0; i < count; i++) {
         fields[i].name = call->args[first + 2 * i];
         fields[i].value = call->args[first + 2 * i + 1];
-        add->payload_size += fields[i].name.size + fields[i].value.size;
     }
     add->fields = fields;
     add->field_count = count;
@@ -140,22 +134,25 @@ static bool id_settle(struct call *call, struct xadd *add, const struct lmdb_str
     return true;
 }
 
+/* What may refuse is asked first, so that a refused add does not leave an empty stream. */
 static bool append(struct call *call, const struct xadd *add, struct lmdb_stream **stream)
 {
-    bool created = *stream == NULL;
+    int rc = lmdb_append_check(call->txn, add->fields, add->field_count, false);
 
-    if (created && !call_check(call, lmdb_stream_open(call->txn, call->args[1], stream))) {
+    if (rc == IMPEL_ERR_LIMIT) {
+        return call_error(call, "ERR Elements are too large to be stored");
+    }
+    if (rc == IMPEL_ERR_FULL) {
+        return call_error(call, "OOM the store is nearly full: adding is refused, while "
+                                "acknowledging, trimming and deleting go on");
+    }
+    if (!call_check(call, rc) ||
+        (*stream == NULL &&
+         !call_check(call, lmdb_stream_open(call->txn, call->args[1], stream)))) {
         return false;
     }
-    int rc = lmdb_stream_append(call->txn, *stream, add->id, add->fields, add->field_count, false);
-    if (rc != IMPEL_ERR_FULL) {
-        return call_check(call, rc);
-    }
-    if (created && !call_check(call, lmdb_key_delete(call->txn, call->args[1]))) {
-        return false;
-    }
-    return call_error(call, "OOM the store is nearly full: adding is refused, while acknowledging, "
-                            "trimming and deleting go on");
+    return call_check(call, lmdb_stream_append(call->txn, *stream, add->id, add->fields,
+                                               add->field_count, false));
 }
 
 void call_xadd(struct call *call)
@@ -171,10 +168,6 @@ void call_xadd(struct call *call)
         return; /* a null */
     }
     if (!id_settle(call, &add, stream)) {
-        return;
-    }
-    if (add.payload_size > PAYLOAD_SIZE_MAX) {
-        call_error(call, "ERR Elements are too large to be stored");
         return;
     }
     if (append(call, &add, &stream) && trim_apply(call, stream, &add.trim, &removed)) {
