@@ -1,0 +1,451 @@
+/* conn.c -- a connection: resolve, connect, read, write, close.
+ *
+ *   RESOLVING ──► CONNECTING ──► OPEN ──► CLOSING
+ *        └──────────────┴────────────────────▲
+ *
+ * Every failure becomes an `err` and goes through conn_fail(), which tells the handler from a timer
+ * of zero, never from within a call of the owner's. */
+#include "net/net.h"
+
+#include <netinet/tcp.h>
+
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    IN_CHUNK = 128 * 1024,         /* room offered to one read */
+    IN_KEEP_MAX = 1024 * 1024,     /* a larger buffer is given back once it is empty */
+    KEEPALIVE_S = 15,              /* a host that vanished is noticed even when we say nothing */
+    UNSENT_TIMEOUT_MS = 20 * 1000, /* bytes that no one acknowledges for this long end it */
+};
+
+enum conn_state {
+    CONN_RESOLVING,
+    CONN_CONNECTING,
+    CONN_OPEN,
+    CONN_FAILED, /* to be told at the next turn */
+    CONN_CLOSING,
+};
+
+struct net_conn {
+    union {
+        uv_handle_t handle;
+        uv_stream_t stream;
+        uv_tcp_t tcp;
+        uv_pipe_t pipe;
+    };
+    uv_timer_t timer; /* connect timeout, then the deadline, then telling of a failure */
+    union {
+        uv_getaddrinfo_t resolve;
+        uv_connect_t connect;
+        uv_write_t write; /* only one is under way at a time */
+    };
+    uv_loop_t *loop;
+    enum conn_state state;
+    struct net_handler handler;
+    struct net_limits limits;
+    struct addrinfo *addresses, *address; /* all, and the one being tried */
+    bool stream_ready;                    /* `stream` is an initialised handle */
+    bool retry;                           /* `stream` is being closed to try the next address */
+    bool writing;                         /* `flight` belongs to the kernel until write_done() */
+    unsigned pending; /* handles and requests that libuv still has: freed at 0 */
+    int64_t expect_ms;
+    const char *expect_what;
+    uint8_t *in; /* what has arrived */
+    size_t in_size, in_capacity;
+    struct buf out;    /* to be sent */
+    struct buf flight; /* being sent */
+    struct impel_error err;
+    char *host, *path;
+    char port[8];
+};
+
+static void conn_try(struct net_conn *conn);
+
+/* ---- the end ---- */
+
+static void conn_unref(struct net_conn *conn)
+{
+    if (--conn->pending > 0) {
+        return;
+    }
+    if (conn->addresses != NULL) {
+        uv_freeaddrinfo(conn->addresses);
+    }
+    buf_release(&conn->out);
+    buf_release(&conn->flight);
+    free(conn->in);
+    free(conn->host);
+    free(conn->path);
+    free(conn);
+}
+
+static void handle_closed(uv_handle_t *handle)
+{
+    conn_unref(handle->data);
+}
+
+void net_close(struct net_conn *conn)
+{
+    if (conn == NULL || conn->state == CONN_CLOSING) {
+        return;
+    }
+    if (conn->state == CONN_RESOLVING) {
+        uv_cancel((uv_req_t *)&conn->resolve);
+    }
+    conn->state = CONN_CLOSING;
+    uv_close((uv_handle_t *)&conn->timer, handle_closed);
+    if (conn->stream_ready && !conn->retry) {
+        uv_close(&conn->handle, handle_closed);
+    }
+}
+
+static void tell_failure(uv_timer_t *timer)
+{
+    struct net_conn *conn = timer->data;
+    struct net_handler handler = conn->handler;
+    struct impel_error err = conn->err;
+
+    net_close(conn);
+    handler.closed(handler.user, &err);
+}
+
+static void conn_fail(struct net_conn *conn, int status, const char *text)
+{
+    if (conn->state >= CONN_FAILED) {
+        return;
+    }
+    if (conn->state == CONN_RESOLVING) {
+        uv_cancel((uv_req_t *)&conn->resolve);
+    }
+    (void)error_set(&conn->err, status, "%s", text);
+    conn->state = CONN_FAILED;
+    uv_timer_start(&conn->timer, tell_failure, 0, 0);
+}
+
+/* ---- time ---- */
+
+static void expired(uv_timer_t *timer)
+{
+    struct net_conn *conn = timer->data;
+    char text[160];
+
+    if (conn->state == CONN_OPEN) {
+        (void)snprintf(text, sizeof(text), "no answer to %s for %lld ms", conn->expect_what,
+                       (long long)conn->expect_ms);
+    } else {
+        (void)snprintf(text, sizeof(text), "no connection within %lld ms",
+                       (long long)conn->limits.connect_timeout_ms);
+    }
+    conn_fail(conn, IMPEL_ERR_TIMEOUT, text);
+}
+
+void net_expect(struct net_conn *conn, int64_t idle_ms, const char *what)
+{
+    conn->expect_ms = idle_ms;
+    conn->expect_what = what;
+    if (conn->state != CONN_OPEN) {
+        return;
+    }
+    if (idle_ms < 0) {
+        uv_timer_stop(&conn->timer);
+    } else {
+        /* The loop's idea of now may be as old as its last wait. */
+        uv_update_time(conn->loop);
+        uv_timer_start(&conn->timer, expired, (uint64_t)idle_ms, 0);
+    }
+}
+
+/* ---- reading ---- */
+
+/* What the socket gave stands behind conn->in; the owner takes what it can use. */
+static void conn_take_bytes(struct net_conn *conn, size_t size)
+{
+    conn->in_size += size;
+    if (conn->expect_ms >= 0) {
+        uv_timer_start(&conn->timer, expired, (uint64_t)conn->expect_ms, 0);
+    }
+    size_t taken =
+        conn->handler.received(conn->handler.user, (struct impel_bytes){conn->in, conn->in_size});
+    ASSERT(taken <= conn->in_size);
+    if (conn->state != CONN_OPEN) {
+        return;
+    }
+    conn->in_size -= taken;
+    if (conn->in_size > 0 && taken > 0) {
+        memmove(conn->in, conn->in + taken, conn->in_size);
+    }
+    if (conn->in_size == 0 && conn->in_capacity > IN_KEEP_MAX) {
+        free(conn->in);
+        conn->in = NULL;
+        conn->in_capacity = 0;
+    }
+}
+
+static void offer_room(uv_handle_t *handle, size_t suggested, uv_buf_t *room)
+{
+    struct net_conn *conn = handle->data;
+    size_t wanted = conn->in_size + IN_CHUNK;
+
+    (void)suggested;
+    *room = uv_buf_init(NULL, 0);
+    if (conn->in_size >= conn->limits.in_max) {
+        return;
+    }
+    if (conn->in_capacity < wanted) {
+        size_t capacity = conn->in_capacity * 2 < wanted ? wanted : conn->in_capacity * 2;
+        uint8_t *in = realloc(conn->in, capacity);
+        if (in == NULL) {
+            return;
+        }
+        conn->in = in;
+        conn->in_capacity = capacity;
+    }
+    size_t size = conn->in_capacity - conn->in_size;
+    *room = uv_buf_init((char *)conn->in + conn->in_size,
+                        size > UINT32_MAX / 2 ? UINT32_MAX / 2 : (unsigned)size);
+}
+
+static void bytes_arrived(uv_stream_t *stream, ssize_t size, const uv_buf_t *room)
+{
+    struct net_conn *conn = stream->data;
+
+    (void)room;
+    if (conn->state != CONN_OPEN || size == 0) {
+        return;
+    }
+    if (size > 0) {
+        conn_take_bytes(conn, (size_t)size);
+    } else if (size == UV_ENOBUFS) {
+        bool over = conn->in_size >= conn->limits.in_max;
+        conn_fail(conn, over ? IMPEL_ERR_LIMIT : IMPEL_ERR_NOMEM,
+                  over ? "the server sends more than is allowed" : "no memory for a reply");
+    } else {
+        conn_fail(conn, IMPEL_ERR_DISCONNECTED,
+                  size == UV_EOF ? "the server closed the connection" : uv_strerror((int)size));
+    }
+}
+
+/* ---- writing ---- */
+
+static void write_done(uv_write_t *write, int status)
+{
+    struct net_conn *conn = write->data;
+
+    conn->writing = false;
+    buf_clear(&conn->flight);
+    if (status < 0 && conn->state == CONN_OPEN) {
+        conn_fail(conn, IMPEL_ERR_DISCONNECTED, uv_strerror(status));
+    } else if (conn->state == CONN_OPEN) {
+        net_flush(conn);
+    }
+    conn_unref(conn);
+}
+
+/* Sends conn->out: what the kernel does not take at once goes with it as `flight`. */
+static int conn_write(struct net_conn *conn)
+{
+    uv_buf_t bytes = uv_buf_init((char *)conn->out.data, (unsigned)conn->out.size);
+    int sent = uv_try_write(&conn->stream, &bytes, 1);
+
+    if (sent < 0 && sent != UV_EAGAIN) {
+        return sent;
+    }
+    if (sent == (int)conn->out.size) {
+        buf_clear(&conn->out);
+        return 0;
+    }
+    struct buf flight = conn->flight;
+    conn->flight = conn->out;
+    conn->out = flight;
+    buf_clear(&conn->out);
+    bytes = uv_buf_init((char *)conn->flight.data, (unsigned)conn->flight.size);
+    bytes.base += sent > 0 ? sent : 0;
+    bytes.len -= sent > 0 ? (size_t)sent : 0;
+    conn->write.data = conn;
+    int rc = uv_write(&conn->write, &conn->stream, &bytes, 1, write_done);
+    if (rc == 0) {
+        conn->writing = true;
+        conn->pending++;
+    }
+    return rc;
+}
+
+struct buf *net_out(struct net_conn *conn)
+{
+    return &conn->out;
+}
+
+void net_flush(struct net_conn *conn)
+{
+    if (conn->state != CONN_OPEN || conn->writing || (conn->out.size == 0 && !conn->out.failed)) {
+        return;
+    }
+    if (conn->out.failed) {
+        conn_fail(conn, buf_status(&conn->out), "more to send than is allowed");
+        return;
+    }
+    int rc = conn_write(conn);
+    if (rc < 0) {
+        conn_fail(conn, IMPEL_ERR_DISCONNECTED, uv_strerror(rc));
+    }
+}
+
+/* ---- connecting ---- */
+
+static void tune(struct net_conn *conn)
+{
+    unsigned unsent_ms = UNSENT_TIMEOUT_MS;
+    uv_os_fd_t fd;
+
+    uv_tcp_nodelay(&conn->tcp, 1);
+    uv_tcp_keepalive(&conn->tcp, 1, KEEPALIVE_S);
+    if (uv_fileno(&conn->handle, &fd) == 0) {
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unsent_ms, sizeof(unsent_ms));
+    }
+}
+
+static void next_address(uv_handle_t *handle)
+{
+    struct net_conn *conn = handle->data;
+
+    conn->retry = false;
+    conn->stream_ready = false;
+    if (conn->state == CONN_CONNECTING) {
+        conn_try(conn);
+    }
+    conn_unref(conn);
+}
+
+/* Begins anew with the address after the one that failed; false if that was the last. */
+static bool conn_try_next(struct net_conn *conn)
+{
+    if (conn->address == NULL || conn->address->ai_next == NULL) {
+        return false;
+    }
+    conn->address = conn->address->ai_next;
+    conn->retry = true;
+    uv_close(&conn->handle, next_address);
+    return true;
+}
+
+static void connected(uv_connect_t *connect, int status)
+{
+    struct net_conn *conn = connect->data;
+
+    if (conn->state == CONN_CONNECTING && status == 0) {
+        conn->state = CONN_OPEN;
+        uv_timer_stop(&conn->timer);
+        if (conn->path == NULL) {
+            tune(conn);
+        }
+        uv_read_start(&conn->stream, offer_room, bytes_arrived);
+        conn->handler.opened(conn->handler.user);
+        if (conn->state == CONN_OPEN) {
+            net_expect(conn, conn->expect_ms, conn->expect_what);
+            net_flush(conn);
+        }
+    } else if (conn->state == CONN_CONNECTING && !conn_try_next(conn)) {
+        conn_fail(conn, IMPEL_ERR_DISCONNECTED, uv_strerror(status));
+    }
+    conn_unref(conn);
+}
+
+/* Tries the current address; failing at once is like failing later. */
+static void conn_try(struct net_conn *conn)
+{
+    int rc = 0;
+
+    conn->state = CONN_CONNECTING;
+    conn->connect.data = conn;
+    if (conn->path != NULL) {
+        rc = uv_pipe_init(conn->loop, &conn->pipe, 0);
+    } else {
+        rc = uv_tcp_init(conn->loop, &conn->tcp);
+    }
+    if (rc < 0) {
+        conn_fail(conn, IMPEL_ERR_IO, uv_strerror(rc));
+        return;
+    }
+    conn->handle.data = conn;
+    conn->stream_ready = true;
+    conn->pending++;
+    if (conn->path != NULL) {
+        uv_pipe_connect(&conn->connect, &conn->pipe, conn->path, connected);
+    } else {
+        rc = uv_tcp_connect(&conn->connect, &conn->tcp, conn->address->ai_addr, connected);
+    }
+    if (rc == 0) {
+        conn->pending++;
+    } else if (!conn_try_next(conn)) {
+        conn_fail(conn, IMPEL_ERR_DISCONNECTED, uv_strerror(rc));
+    }
+}
+
+static void resolved(uv_getaddrinfo_t *resolve, int status, struct addrinfo *addresses)
+{
+    struct net_conn *conn = resolve->data;
+
+    conn->addresses = conn->address = addresses;
+    if (conn->state == CONN_RESOLVING && status == 0) {
+        conn_try(conn);
+    } else if (conn->state == CONN_RESOLVING) {
+        /* Not resolving any more: there is nothing to cancel. */
+        conn->state = CONN_CONNECTING;
+        conn_fail(conn, IMPEL_ERR_DISCONNECTED, uv_strerror(status));
+    }
+    conn_unref(conn);
+}
+
+static void conn_resolve(struct net_conn *conn)
+{
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+
+    conn->resolve.data = conn;
+    int rc = uv_getaddrinfo(conn->loop, &conn->resolve, resolved, conn->host, conn->port, &hints);
+    if (rc < 0) {
+        conn->state = CONN_CONNECTING;
+        conn_fail(conn, IMPEL_ERR_DISCONNECTED, uv_strerror(rc));
+    } else {
+        conn->pending++;
+    }
+}
+
+struct net_conn *net_connect(uv_loop_t *loop,
+                             const struct net_address *address,
+                             const struct net_limits *limits,
+                             const struct net_handler *handler)
+{
+    struct net_conn *conn = calloc(1, sizeof(*conn));
+
+    if (conn == NULL) {
+        return NULL;
+    }
+    conn->host = address->host != NULL ? strdup(address->host) : NULL;
+    conn->path = address->path != NULL ? strdup(address->path) : NULL;
+    if (conn->host == NULL && conn->path == NULL) {
+        free(conn);
+        return NULL;
+    }
+    (void)snprintf(conn->port, sizeof(conn->port), "%u", address->port);
+    conn->loop = loop;
+    conn->limits = *limits;
+    conn->handler = *handler;
+    conn->expect_ms = -1;
+    conn->expect_what = "a command";
+    buf_init(&conn->out, limits->out_max);
+    buf_init(&conn->flight, limits->out_max);
+    uv_timer_init(loop, &conn->timer);
+    conn->timer.data = conn;
+    conn->pending = 1;
+    uv_update_time(loop);
+    uv_timer_start(&conn->timer, expired, (uint64_t)limits->connect_timeout_ms, 0);
+    if (conn->path != NULL) {
+        conn_try(conn);
+    } else {
+        conn_resolve(conn);
+    }
+    return conn;
+}
