@@ -1,4 +1,5 @@
 /* stores.c -- the stores that the conformance suite runs on, a row each. */
+#include "redis_server.h"
 #include "store/model.h"
 #include "store/suite.h"
 
@@ -117,6 +118,63 @@ static void real_pause(void *context, int64_t ms)
     (void)nanosleep(&left, NULL);
 }
 
+/* ---- Redis: one server for all tests, emptied before each ---- */
+
+static struct redis_server server;
+
+static void end_server(void)
+{
+    redis_server_end(&server);
+}
+
+static struct store *redis_open_again(void *context, const struct store_env *env)
+{
+    struct impel_error err = {0};
+    struct store *store = NULL;
+    char url[96];
+
+    (void)context;
+    (void)snprintf(url, sizeof(url), "unix://%s", server.socket);
+    if (store_open(url, env, &store, &err) < 0) {
+        printf("# %s: %s\n", url, err.text);
+        return NULL;
+    }
+    return store;
+}
+
+static void ignore_done(struct request *request)
+{
+    (void)request;
+}
+
+static struct store *redis_open(void **context, const struct store_env *env, const char **why)
+{
+    struct impel_bytes args[] = {bytes_of("FLUSHALL")};
+
+    if (server.pid == 0) {
+        *why = redis_server_start(&server, NULL);
+        if (*why != NULL) {
+            return NULL;
+        }
+        (void)atexit(end_server);
+    }
+    struct store *store = redis_open_again(NULL, env);
+    struct request *request = request_new(REQUEST_CALL);
+    CHECK(store != NULL && request != NULL);
+    request->done = ignore_done;
+    request->call.args = args;
+    request->call.arg_count = 1;
+    CHECK(store_wait(store, request, SUITE_WAIT_MS) == IMPEL_OK);
+    request_free(request);
+    *context = &server;
+    return store;
+}
+
+static void redis_remove(void *context)
+{
+    (void)context;
+}
+
 const struct suite_store suite_stores[] = {
     {
         .name = "model",
@@ -139,6 +197,14 @@ const struct suite_store suite_stores[] = {
         .open = lmdb_open_process,
         .open_again = lmdb_open_again,
         .remove = lmdb_remove,
+        .now_ms = boot_now_ms,
+        .pause = real_pause,
+    },
+    {
+        .name = "redis",
+        .open = redis_open,
+        .open_again = redis_open_again,
+        .remove = redis_remove,
         .now_ms = boot_now_ms,
         .pause = real_pause,
     },

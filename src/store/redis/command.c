@@ -1,0 +1,250 @@
+/* command.c -- writing commands and reading what they answer. */
+#include "store/redis/redis.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- out ---- */
+
+void cmd_begin(struct op *op)
+{
+    buf_clear(&op->store->command);
+    op->store->command_args = 0;
+}
+
+void cmd_bytes(struct op *op, struct impel_bytes bytes)
+{
+    resp_put_bulk(&op->store->command, bytes);
+    op->store->command_args++;
+}
+
+void cmd_text(struct op *op, const char *text)
+{
+    cmd_bytes(op, bytes_of(text));
+}
+
+void cmd_number(struct op *op, int64_t number)
+{
+    resp_put_bulk_number(&op->store->command, number);
+    op->store->command_args++;
+}
+
+void cmd_id(struct op *op, struct impel_id id)
+{
+    char text[ID_TEXT_SIZE];
+
+    cmd_text(op, id_format(id, text));
+}
+
+void cmd_end(struct op *op, struct buf *out)
+{
+    struct buf *command = &op->store->command;
+
+    resp_put_array(out, op->store->command_args);
+    buf_append_bytes(out, buf_bytes(command));
+    out->failed = out->failed || command->failed;
+    if (command->capacity > 1024 * 1024) {
+        buf_release(command); /* one huge entry must not be remembered for ever */
+    }
+}
+
+static void cmd_token(struct op *op)
+{
+    char text[TOKEN_SIZE * 2 + 1];
+
+    for (int i = 0; i < TOKEN_SIZE; i++) {
+        (void)snprintf(text + (ptrdiff_t)i * 2, 3, "%02x", op->request->token.bytes[i]);
+    }
+    cmd_text(op, text);
+}
+
+void cmd_script(struct op *op, enum script_name script, struct impel_bytes dead_letter)
+{
+    const struct request *request = op->request;
+    bool buries = script == SCRIPT_CLAIM || script == SCRIPT_PARK || script == SCRIPT_SETTLE;
+
+    cmd_begin(op);
+    cmd_text(op, op->by_text ? "EVAL" : "EVALSHA");
+    if (op->by_text) {
+        cmd_bytes(op, script_table[script].text);
+    } else {
+        cmd_text(op, op->store->script_names[script]);
+    }
+    if (script == SCRIPT_READ) {
+        cmd_number(op, (int64_t)request->read.stream_count);
+        for (size_t i = 0; i < request->read.stream_count; i++) {
+            size_t index = (i + request->read.first) % request->read.stream_count;
+            cmd_bytes(op, request->read.streams[index]);
+        }
+    } else {
+        cmd_number(op, buries ? 3 : 2);
+        cmd_bytes(op, request->stream);
+        cmd_bytes(op, table_key(op, request->stream));
+        if (buries) {
+            /* A walk that settles nothing needs a key in its place, of the same slot. */
+            cmd_bytes(op, dead_letter.size > 0 ? dead_letter : request->stream);
+        }
+    }
+    cmd_bytes(op, request->group);
+    cmd_bytes(op, request->consumer);
+    cmd_token(op);
+    cmd_number(op, request->dead_after_ms);
+    cmd_text(op, op->store->old ? "1" : "0");
+}
+
+/* ---- in ---- */
+
+static const struct value nothing = {.kind = VALUE_NULL};
+
+const struct value *item(const struct value *array, size_t i)
+{
+    return array->kind == VALUE_ARRAY && i < array->item_count ? &array->items[i] : &nothing;
+}
+
+int64_t item_number(const struct value *array, size_t i)
+{
+    const struct value *value = item(array, i);
+    const char *text = value->bytes.data;
+    int64_t number = 0;
+
+    if (value->kind == VALUE_INTEGER) {
+        return value->integer;
+    }
+    if (value->kind != VALUE_BULK || value->bytes.size == 0) {
+        return 0;
+    }
+    bool negative = *text == '-';
+    for (size_t at = negative; at < value->bytes.size; at++) {
+        number =
+            add_saturating(mul_saturating(number, 10), negative ? '0' - text[at] : text[at] - '0');
+    }
+    return number;
+}
+
+bool item_id(const struct value *array, size_t i, struct impel_id *out)
+{
+    const struct value *value = item(array, i);
+
+    return value->kind == VALUE_BULK && id_parse(value->bytes, 0, out) >= 0;
+}
+
+struct impel_bytes item_bytes(const struct value *array, size_t i)
+{
+    return item(array, i)->bytes;
+}
+
+struct entry *
+entry_of(struct redis_store *store, const struct value *id, const struct value *fields)
+{
+    struct impel_id parsed;
+
+    if (id->kind != VALUE_BULK || id_parse(id->bytes, 0, &parsed) < 0 ||
+        fields->kind != VALUE_ARRAY || fields->item_count % 2 != 0) {
+        return NULL;
+    }
+    size_t count = fields->item_count / 2;
+    if (count > store->field_room) {
+        struct impel_field *more = realloc(store->fields, count * sizeof(*more));
+        if (more == NULL) {
+            return NULL;
+        }
+        store->fields = more;
+        store->field_room = count;
+    }
+    for (size_t i = 0; i < count; i++) {
+        store->fields[i] =
+            (struct impel_field){fields->items[i * 2].bytes, fields->items[i * 2 + 1].bytes};
+    }
+    return entry_new(parsed, store->fields, count);
+}
+
+/* By the word that an error begins with. */
+static const struct {
+    const char *word;
+    int status;
+} words[] = {
+    {"NOGROUP ", IMPEL_ERR_NO_GROUP},
+    {"UNBLOCKED ", IMPEL_ERR_NO_GROUP},
+    {"WRONGTYPE ", IMPEL_ERR_WRONG_TYPE},
+    {"BUSYGROUP ", IMPEL_ERR_EXISTS},
+    {"BUSYKEY ", IMPEL_ERR_EXISTS},
+    {"FENCED ", IMPEL_ERR_FENCED},
+    {"REPLACED ", IMPEL_ERR_REPLACED},
+    {"OOM ", IMPEL_ERR_FULL},
+    {"MISCONF ", IMPEL_ERR_IO},
+    {"LOADING ", IMPEL_ERR_BUSY},
+    {"BUSY ", IMPEL_ERR_BUSY},
+    {"MASTERDOWN ", IMPEL_ERR_BUSY},
+    {"TRYAGAIN ", IMPEL_ERR_BUSY},
+    {"CLUSTERDOWN ", IMPEL_ERR_BUSY},
+    {"NOREPLICAS ", IMPEL_ERR_BUSY},
+    {"READONLY ", IMPEL_ERR_READ_ONLY},
+    {"NOAUTH ", IMPEL_ERR_AUTH},
+    {"WRONGPASS ", IMPEL_ERR_AUTH},
+    {"NOPERM ", IMPEL_ERR_AUTH},
+    {"MOVED ", IMPEL_ERR_UNSUPPORTED},
+    {"ASK ", IMPEL_ERR_UNSUPPORTED},
+    {"CROSSSLOT ", IMPEL_ERR_INVALID},
+    {"ERR invalid password", IMPEL_ERR_AUTH},
+    {"ERR unknown command", IMPEL_ERR_UNSUPPORTED},
+    {"ERR The XGROUP subcommand requires the key to exist", IMPEL_ERR_NO_GROUP},
+    {"ERR no such key", IMPEL_ERR_NO_GROUP},
+};
+
+int reply_status(struct impel_bytes text)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+        size_t size = strlen(words[i].word);
+        if (text.size >= size && memcmp(text.data, words[i].word, size) == 0) {
+            return words[i].status;
+        }
+    }
+    /* Before 7.0 a script's error is wrapped: "ERR Error running script (...): ... OOM command ...". */
+    for (size_t i = 0; i < ARRAY_SIZE(words) && text.size > 0; i++) {
+        size_t size = strlen(words[i].word);
+        if (text.size > 12 && memcmp(text.data, "ERR Error ru", 12) == 0 &&
+            memmem(text.data, text.size, words[i].word, size) != NULL) {
+            return words[i].status;
+        }
+    }
+    return IMPEL_ERR_REPLY;
+}
+
+enum op_next op_refused(struct op *op, const struct value *reply)
+{
+    struct impel_error err;
+    char text[300];
+    int status = reply_status(reply->bytes);
+
+    (void)error_set(&err, status, "redis at %s: %s: %s", op->store->url.shown,
+                    op->request != NULL ? request_name(op->request->kind) : op->kind->name,
+                    bytes_quote(reply->bytes, text, sizeof(text)));
+    op_fail(op, &err);
+    return OP_DONE;
+}
+
+enum op_next op_garbled(struct op *op)
+{
+    struct impel_error err;
+
+    (void)error_set(&err, IMPEL_ERR_PROTOCOL, "redis at %s: %s: an answer that makes no sense",
+                    op->store->url.shown, op->kind->name);
+    op_fail(op, &err);
+    return OP_DONE;
+}
+
+bool script_answered(struct op *op, const struct value *reply)
+{
+    if (reply->kind == VALUE_ERROR) {
+        (void)op_refused(op, reply);
+        return false;
+    }
+    if (reply->kind != VALUE_ARRAY || reply->item_count == 0) {
+        (void)op_garbled(op);
+        return false;
+    }
+    op->request->store_now_ms = item_number(reply, 0);
+    return true;
+}

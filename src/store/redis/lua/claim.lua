@@ -1,0 +1,178 @@
+-- Walks one owner's pending rows; claims, parks and reaps what is overdue, judged in this same step.
+-- KEYS: 3 the dead-letter stream. ARGV: 6 owner, 7 "1" for unowned rows, 8 from, 9 rows at most,
+-- 10 claims at most, 11 "1" last attempts too, 12 "1" park and reap, 13 min-idle, 14 max deliveries,
+-- 15 and 16 the backoff's base and cap.
+-- Answers: now, state, beat, claimed, parked, reaped, failed parks, the first one's error, rows, due,
+-- last ones among them, first due, not due, wait, next, rows too large to park here, the owner's row.
+local error = absent()
+if error then
+    return error
+end
+local result, why = beat(false)
+if not result then
+    return why
+end
+if result == OCCUPIED then
+    return replaced()
+end
+local owner, unowned = ARGV[6], ARGV[7] == '1'
+local rows_max, claims_max = tonumber(ARGV[9]), tonumber(ARGV[10])
+local last_too, settle = ARGV[11] == '1', ARGV[12] == '1'
+local min_idle, deliveries_max = tonumber(ARGV[13]), tonumber(ARGV[14])
+local base, cap = tonumber(ARGV[15]), tonumber(ARGV[16])
+if me == '' then
+    claims_max = 0
+end
+
+-- 16 bits from the ID, so that all workers agree on the jitter.
+local function hash(id)
+    local h = 0
+    for i = 1, #id do
+        h = (h * 31 + string.byte(id, i)) % 65536
+    end
+    return h
+end
+
+local function backoff(deliveries, id)
+    local wait = base
+    if deliveries == 0 or base <= 0 then
+        return 0
+    end
+    if deliveries < 0 or deliveries - 1 >= 62 then
+        wait = cap
+    else
+        wait = math.min(cap, base * 2 ^ (deliveries - 1))
+    end
+    if wait <= 0 then
+        return 0
+    end
+    local whole, rest = math.floor(wait / 655360), wait % 655360
+    return wait + whole * hash(id) + math.floor(rest * hash(id) / 655360)
+end
+
+local row = not unowned and row_read(call('HGET', tab, 'w:' .. owner)) or nil
+local state = unowned and NOBODY or state_of(owner, row)
+local quiet = row and silence(row) or 0
+if state == DEAD then
+    mark_dead(owner, row)
+end
+
+-- How long the row still has to wait; 0 = it is overdue.
+local function wait_of(id, idle, deliveries)
+    local need = backoff(deliveries, id)
+    if state == DEAD then
+        idle = math.max(idle, quiet)
+    elseif state == FOREIGN then
+        need = math.max(need, min_idle)
+    elseif state == NOBODY and idle < 0 then
+        return 0
+    end
+    return math.max(0, need - idle)
+end
+
+local claim_ids, claim_counts, claim_idles = {}, {}, {}
+local parked, reaped, large = {}, {}, {}
+local failed, failure, rows, due, due_last, due_first = 0, '', 0, 0, 0, ''
+local not_due, wait_least, next_row = 0, -1, ''
+
+local function reap(id, deliveries)
+    call('XACK', stream, group, id)
+    reaped[#reaped + 1] = {id, num(deliveries)}
+end
+
+local function park(id, idle, deliveries, fields)
+    local facts = {id = id, owner = owner, deliveries = deliveries, reason = 'max-deliveries',
+        error = '', idle = math.max(idle, 0)}
+    if #fields > FIELDS_MAX then
+        large[#large + 1] = {id, num(deliveries), num(now - facts.idle), fields}
+        return
+    end
+    local refused = bury(KEYS[3], fields, facts)
+    if refused then
+        failed = failed + 1
+        failure = failed == 1 and refused or failure
+    else
+        call('XACK', stream, group, id)
+        parked[#parked + 1] = {id, num(deliveries)}
+    end
+end
+
+-- An overdue row that may be delivered once more. False: the walk stops in front of it.
+local function claim(id, idle, deliveries)
+    local is_last = (state == DEAD or state == FOREIGN) and deliveries + 1 >= deliveries_max and
+        not last_too
+    if is_last or #claim_ids >= claims_max then
+        due = due + 1
+        due_first = due_first == '' and id or due_first
+        due_last = due_last + (is_last and 1 or 0)
+        return is_last or claims_max == 0
+    end
+    local n = #claim_ids + 1
+    claim_ids[n], claim_counts[n], claim_idles[n] = id, deliveries, idle
+    return true
+end
+
+local function step(id, idle, deliveries)
+    local wait = wait_of(id, idle, deliveries)
+    if wait > 0 then
+        not_due = not_due + 1
+        wait_least = wait_least < 0 and wait or math.min(wait, wait_least)
+        return true
+    end
+    local exhausted = deliveries < 0 or deliveries >= deliveries_max
+    if exhausted then
+        local entry = settle and call('XRANGE', stream, id, id, 'COUNT', 1)[1]
+        if entry then
+            park(id, idle, deliveries, entry[2])
+        elseif settle then
+            reap(id, deliveries)
+        end
+        return true
+    end
+    -- Claiming itself tells of an entry that is gone, but reaps it: only where that is wished.
+    if settle and #claim_ids < claims_max or exists(id) then
+        return claim(id, idle, deliveries)
+    end
+    if settle then
+        reap(id, deliveries)
+    end
+    return true
+end
+
+-- One row more than may be examined, to know whether that was the end.
+local function list()
+    if not unowned then
+        return call('XPENDING', stream, group, ARGV[8], '+', rows_max + 1, owner)
+    end
+    return call('XPENDING', stream, group, ARGV[8], '+', rows_max + 1)
+end
+
+if state ~= ME and state ~= LIVE and state ~= UNKNOWN then
+    local all = list()
+    if #all > 8 then
+        learn_bounds()
+    end
+    for i, pending in ipairs(all) do
+        local foreign = unowned and not (pending[2] == '' and pending[3] < 0)
+        if i > rows_max or (not foreign and not step(pending[1], pending[3], pending[4])) then
+            next_row = pending[1]
+            break
+        end
+        rows = rows + 1
+    end
+end
+
+local claimed = {}
+if #claim_ids > 0 then
+    local entries = take(claim_ids, claim_counts)
+    for i, id in ipairs(claim_ids) do
+        if entries[id] then
+            claimed[#claimed + 1] = {id, num(claim_counts[i] + 1), num(claim_idles[i]), entries[id]}
+        else
+            reaped[#reaped + 1] = {id, num(claim_counts[i])}
+        end
+    end
+end
+call('HSET', tab, 'cursor', (next_row == '' and '0-0' or next_row) .. ' ' .. owner)
+return {now, state, result, claimed, parked, reaped, failed, failure, rows, due, due_last, due_first,
+    not_due, wait_least, next_row, large, row and row_text(row) or ''}

@@ -1,0 +1,74 @@
+-- Who holds how much, and who is alive. ARGV: 6 "1" to beat, 7 "1" to take the stamp, 8 its interval.
+-- Answers: now, beat, stamped, cursor, pending, undelivered, then for each owner
+-- {name, pending, state, in the table, beat age, oldest idle, token}.
+local error = absent()
+if error then
+    return error
+end
+local rows, names, smallest = read_rows()
+local result = TAKEN
+if ARGV[6] == '1' then
+    local why
+    result, why = beat(false, smallest)
+    if not result then
+        return why
+    end
+    if result == OCCUPIED then
+        return replaced()
+    end
+    if me ~= '' then
+        if not rows[me] then
+            names[#names + 1] = me
+        end
+        rows[me] = {beat = now, dead = dead_after, token = token}
+    end
+    for name, row in pairs(rows) do
+        if is_dead(row) then
+            mark_dead(name, row)
+        end
+    end
+else
+    read_clock()
+    least = smallest
+end
+if ARGV[7] == '1' then
+    local stamp = tonumber(call('HGET', tab, 'stamp') or 0)
+    if now >= stamp and now - stamp < tonumber(ARGV[8]) then
+        return {now, result, 0}
+    end
+    call('HSET', tab, 'stamp', num(now))
+end
+
+local owners, seen = {}, {}
+local function owner(name, pending)
+    local row, oldest = rows[name], -1
+    seen[name] = true
+    if pending > 0 then
+        local first = call('XPENDING', stream, group, '-', '+', 1, name)[1]
+        oldest = first and first[3] or -1
+    end
+    owners[#owners + 1] = {name, pending, state_of(name, row), row and 1 or 0,
+        row and now - row.beat or -1, oldest, row and row.token or ''}
+end
+for _, consumer in ipairs(call('XINFO', 'CONSUMERS', stream, group)) do
+    owner(consumer[2], consumer[4])
+end
+for _, name in ipairs(names) do
+    if not seen[name] then
+        owner(name, 0)
+    end
+end
+
+local total, undelivered = 0, 0
+for _, reply in ipairs(call('XINFO', 'GROUPS', stream)) do
+    local info = {}
+    for i = 1, #reply, 2 do
+        info[reply[i]] = reply[i + 1]
+    end
+    if info['name'] == group then
+        local after = next_id(info['last-delivered-id'])
+        total = info['pending']
+        undelivered = after and #call('XRANGE', stream, after, '+', 'COUNT', 1) or 0
+    end
+end
+return {now, result, 1, call('HGET', tab, 'cursor') or '', total, undelivered, owners}
