@@ -51,7 +51,9 @@ static const char *text_of(const struct request *request)
     memcpy(reply_text, out.data, out.size);
     reply_text[out.size - 1] = '\0'; /* without the last newline */
     for (char *at = reply_text; *at != '\0'; at++) {
-        *at = *at == '\n' ? ' ' : *at;
+        if (*at == '\n') {
+            *at = ' ';
+        }
     }
     buf_release(&out);
     return reply_text;
