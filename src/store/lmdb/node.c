@@ -2,7 +2,8 @@
  *
  * The open node (the tail) lies in its stream's row, which an append writes anyway; a closed one is
  * a row of its own. A node without a live entry does not exist; if it was the tail, the one before
- * it is open again. */
+ * it is open again. Except that Redis's exact trimming leaves a node in place whose live entries it
+ * deleted one by one: then it counts, fills up and is trimmed like any other, and so it does here. */
 #include "store/lmdb/txn.h"
 
 void lmdb_node_limits(struct lmdb_txn *txn, uint64_t size_bytes_max, uint64_t entries_max)
@@ -89,13 +90,16 @@ static int node_reopen(struct lmdb_txn *txn, struct lmdb_stream *stream)
     return rc;
 }
 
-int node_put(struct lmdb_txn *txn, struct lmdb_stream *stream, const struct lmdb_node *node)
+int node_put(struct lmdb_txn *txn,
+             struct lmdb_stream *stream,
+             const struct lmdb_node *node,
+             bool keep_empty)
 {
     bool is_tail = stream->tail.total > 0 && id_equal(node->first, stream->tail.first);
     uint8_t key[ROW_KEY_SIZE];
 
     stream->dirty = true;
-    if (node->live > 0) {
+    if (node->live > 0 || keep_empty) {
         if (is_tail) {
             stream->tail = *node;
             return txn->status;
@@ -150,5 +154,5 @@ int node_delete(struct lmdb_txn *txn, struct lmdb_stream *stream, struct impel_i
         return lmdb_fail(txn, IMPEL_ERR_CORRUPT, "a node counts fewer entries than it has");
     }
     node.live--;
-    return node_put(txn, stream, &node);
+    return node_put(txn, stream, &node, false);
 }

@@ -289,7 +289,7 @@ static int trim_step(struct lmdb_txn *txn,
     node.live -= (uint32_t)deleted;
     stream->length -= (uint64_t)deleted;
     *removed += (uint64_t)deleted;
-    rc = node_put(txn, stream, &node);
+    rc = node_put(txn, stream, &node, !whole);
     return rc < 0 ? rc : whole;
 }
 

@@ -184,7 +184,10 @@ int node_append(struct lmdb_txn *txn,
 int node_delete(struct lmdb_txn *txn, struct lmdb_stream *stream, struct impel_id id);
 /* The oldest node; NOT_FOUND if there is none. */
 int node_first(struct lmdb_txn *txn, struct lmdb_stream *stream, struct lmdb_node *out);
-/* Writes back a changed node, or removes it when it has no live entry. */
-int node_put(struct lmdb_txn *txn, struct lmdb_stream *stream, const struct lmdb_node *node);
+/* Writes back a changed node, or removes it when it has no live entry, unless `keep_empty`. */
+int node_put(struct lmdb_txn *txn,
+             struct lmdb_stream *stream,
+             const struct lmdb_node *node,
+             bool keep_empty);
 
 #endif /* IMPEL_STORE_LMDB_TXN_H */
