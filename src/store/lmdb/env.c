@@ -482,6 +482,10 @@ env_new(const struct env_options *options, struct lmdb_env **out, struct impel_e
         goto done;
     }
     rc = env_check_file(env->path, err);
+    if (rc >= 0 && side_alone(&env->side)) {
+        rc = env_check_pages(env->path, err);
+        side_share(&env->side);
+    }
     rc = rc < 0 ? rc : env_open_mdb(env, options->map_size, err);
     rc = rc < 0 ? rc : env_format(env, err);
     side_unlock(&env->side);

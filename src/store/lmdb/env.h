@@ -14,8 +14,9 @@
 
 enum {
     ENV_READERS_MAX = 4096,
-    ENV_READERS_CHECK_MS = 1000, /* how often slots of dead readers are cleared */
-    ENV_ADDS_PERCENT = 95,       /* of the map; the rest is for acks, parks and trims */
+    ENV_READERS_CHECK_MS = 1000,  /* how often slots of dead readers are cleared */
+    ENV_ADDS_PERCENT = 95,        /* of the map; the rest is for acks, parks and trims */
+    ENV_WALK_SIZE_MAX = 16 << 20, /* files up to this are walked whenever they are opened alone */
 };
 
 struct env_options {
@@ -88,6 +89,9 @@ int env_explain(struct lmdb_env *env, int status, const char *text, struct impel
 int env_check_folder(const char *path, struct impel_error *err);
 /* What can be seen wrong with the file before LMDB maps it; a missing or empty one is fine. */
 int env_check_file(const char *path, struct impel_error *err);
+/* Walks its pages, if it is small enough for that to cost nothing, or shorter than it says. Only
+ * while nobody else can open it. */
+int env_check_pages(const char *path, struct impel_error *err);
 int env_sync_folder(const char *path);
 
 /* ---- the watcher (watch.c) ---- */

@@ -1,5 +1,6 @@
 /* open.c -- what is looked at before LMDB gets the file: where it lies, and whether it can be one. */
 #include "store/lmdb/env.h"
+#include "store/lmdb/pages.h"
 
 #include <linux/magic.h>
 #include <sys/stat.h>
@@ -120,6 +121,22 @@ int env_check_file(const char *path, struct impel_error *err)
                          path, (long long)st.st_size);
     }
     return IMPEL_OK;
+}
+
+int env_check_pages(const char *path, struct impel_error *err)
+{
+    struct impel_error found = {0};
+    uint64_t is = 0;
+    uint64_t should_be = 0;
+    int rc = pages_size(path, &is, &should_be, &found);
+
+    /* A file may end before its last page, if that one is free; but it is rare. */
+    if (rc >= 0 && (is < should_be || is <= ENV_WALK_SIZE_MAX)) {
+        rc = pages_check(path, &found);
+    }
+    return rc < 0
+               ? error_set(err, rc, "%s is damaged: %s; restore it from a copy", path, found.text)
+               : IMPEL_OK;
 }
 
 int env_sync_folder(const char *path)

@@ -90,7 +90,7 @@ static int side_make(struct side *side, enum side_sync sync, struct impel_error 
     header->pid_namespace = namespace_of("/proc/self/ns/pid");
     header->time_namespace = namespace_of("/proc/self/ns/time");
     side_boot(header->boot);
-    header->sync = sync;
+    header->sync = sync == SIDE_SYNC_KEEP ? SIDE_SYNC_FULL : sync;
     int code = pthread_mutexattr_init(&attr);
     if (code == 0) {
         pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);

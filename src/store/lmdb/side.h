@@ -46,6 +46,7 @@ enum {
 enum side_sync {
     SIDE_SYNC_FULL = 0,    /* what was answered survives power loss */
     SIDE_SYNC_PROCESS = 1, /* it survives the death of every process */
+    SIDE_SYNC_KEEP = 2,    /* an opener's wish only: as it is, full if nobody has it open */
 };
 
 struct side_header {
