@@ -49,9 +49,10 @@ static void fork_parent(void)
 static void fork_child(void)
 {
     registry.generation++;
-    /* The openers' lock belongs to the descriptor, which the child has inherited. */
+    /* The openers' lock belongs to the open file, which the child has inherited: it would go on
+     * holding it when the parent is long gone. The map counts as well as the descriptor. */
     for (struct lmdb_env *env = registry.first; env != NULL; env = env->next) {
-        side_forget(&env->side);
+        side_close(&env->side);
     }
     registry.first = NULL;
     pthread_mutex_unlock(&registry.lock);

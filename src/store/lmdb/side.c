@@ -205,14 +205,6 @@ void side_close(struct side *side)
     *side = (struct side){.fd = -1};
 }
 
-void side_forget(struct side *side)
-{
-    if (side->fd >= 0) {
-        close(side->fd);
-        side->fd = -1;
-    }
-}
-
 /* ---- the lock ---- */
 
 int side_lock(struct side *side)

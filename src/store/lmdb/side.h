@@ -112,8 +112,6 @@ int64_t side_now_ms(void);
  * somebody in another PID or time namespace has it open. */
 int side_open(struct side *side, const char *path, enum side_sync sync, struct impel_error *err);
 void side_close(struct side *side);
-/* In a forked child: drops what the parent's openers' lock hangs on, nothing else. */
-void side_forget(struct side *side);
 /* True if nobody else has the store open; then, and until side_share(), nobody else can open it. */
 bool side_alone(struct side *side);
 void side_share(struct side *side);
