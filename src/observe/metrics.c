@@ -80,6 +80,7 @@ struct metrics {
     struct impel_bytes group;
     size_t stream_count;
     struct stream_metrics *streams;
+    const struct metrics *next; /* whose text follows */
 };
 
 struct metrics *
@@ -231,8 +232,6 @@ static void append_series(struct buf *buf,
 
 static void append_histogram(struct buf *buf, const struct metrics *metrics)
 {
-    buf_append_text(buf, "# HELP impel_recovery_seconds How long recovered entries had been "
-                         "abandoned.\n# TYPE impel_recovery_seconds histogram\n");
     for (size_t i = 0; i < metrics->stream_count; i++) {
         struct stream_metrics *stream = &metrics->streams[i];
         uint64_t below = 0;
@@ -253,18 +252,35 @@ static void append_histogram(struct buf *buf, const struct metrics *metrics)
     }
 }
 
+static void
+append_counter(struct buf *buf, const char *name, const struct metrics *metrics, size_t counter)
+{
+    for (size_t i = 0; i < metrics->stream_count; i++) {
+        append_series(buf, name, metrics, &metrics->streams[i]);
+        buf_appendf(buf, "} %" PRIu64 "\n", atomic_load(&metrics->streams[i].counters[counter]));
+    }
+}
+
 void metrics_text(const struct metrics *metrics, struct buf *buf)
 {
     for (size_t c = 0; c < COUNTER_COUNT; c++) {
         const struct counter_row *row = &counter_rows[c];
         buf_appendf(buf, "# HELP %s %s\n# TYPE %s %s\n", row->name, row->help, row->name,
                     row->type);
-        for (size_t i = 0; i < metrics->stream_count; i++) {
-            append_series(buf, row->name, metrics, &metrics->streams[i]);
-            buf_appendf(buf, "} %" PRIu64 "\n", atomic_load(&metrics->streams[i].counters[c]));
+        for (const struct metrics *m = metrics; m != NULL; m = m->next) {
+            append_counter(buf, row->name, m, c);
         }
     }
-    append_histogram(buf, metrics);
+    buf_append_text(buf, "# HELP impel_recovery_seconds How long recovered entries had been "
+                         "abandoned.\n# TYPE impel_recovery_seconds histogram\n");
+    for (const struct metrics *m = metrics; m != NULL; m = m->next) {
+        append_histogram(buf, m);
+    }
+}
+
+void metrics_link(struct metrics *metrics, const struct metrics *next)
+{
+    metrics->next = next;
 }
 
 /* ---- the file ---- */

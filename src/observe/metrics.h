@@ -18,6 +18,9 @@ void metrics_note(struct metrics *metrics, const struct worker_event *event);
 void metrics_set_held(struct metrics *metrics, size_t stream_index, uint64_t held);
 /* The sums over all streams. */
 void metrics_sum(const struct metrics *metrics, struct impel_metrics *out);
+/* The text of `metrics` goes on with that of `next`: several groups in one file, whose form wants all
+ * series of a name together. `next` (and what follows it) must outlive every use. */
+void metrics_link(struct metrics *metrics, const struct metrics *next);
 /* The exposition format, version 0.0.4. Names that are not UTF-8 are written with \xHH. */
 void metrics_text(const struct metrics *metrics, struct buf *buf);
 /* Writes the text to a file beside `path` and renames it over it: a reader sees the old or the new,
