@@ -229,7 +229,7 @@ def impel_ok(*args, **options):
 
 
 def json_lines(text):
-    return [json.loads(line) for line in text.splitlines() if line.strip()]
+    return [json.loads(line) for line in text.split("\n") if line.strip()]
 
 
 # ---- servers ---------------------------------------------------------------------------------
