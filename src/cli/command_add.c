@@ -1,0 +1,281 @@
+/* command_add.c -- impel add: one entry from words, or many from JSON Lines.
+ *
+ * Lines go in batches: all that is submitted between two turns of the store is one transaction. A
+ * batch ends early when the input pauses, so that a slow writer's lines are not kept waiting. */
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/jsonl.h"
+#include "cli/session.h"
+
+#include <sys/stat.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    BATCH_ENTRIES_MAX = 1000,
+    BATCH_BYTES_MAX = 8 << 20,
+};
+
+struct bulk {
+    struct store *store;
+    const struct options *options;
+    struct impel_bytes stream;
+    struct request *requests[BATCH_ENTRIES_MAX];
+    uint64_t lines[BATCH_ENTRIES_MAX]; /* where each came from */
+    size_t count;
+    size_t size_bytes;
+    uint64_t added;
+};
+
+static void fill_request(struct request *request, const struct options *options)
+{
+    request->add.id = options->id;
+    request->add.no_create = options->no_create;
+    request->add.length_max = options->max_length;
+}
+
+static void request_over(struct request *request)
+{
+    bool *over = request->owner;
+    *over = true;
+}
+
+/* The error of a request, said of its line. */
+static int line_failed(const struct request *request, uint64_t line, struct impel_error *err)
+{
+    return error_set(err, request->status, "line %llu: %s", (unsigned long long)line,
+                     request->error.text[0] != '\0' ? request->error.text
+                                                    : status_text(request->status));
+}
+
+/* Hands the batch to the store, waits for all of it and counts what was added. */
+static int bulk_flush(struct bulk *bulk, struct impel_error *err)
+{
+    bool over[BATCH_ENTRIES_MAX] = {false};
+    size_t count = bulk->count;
+    int rc = IMPEL_OK;
+
+    if (count == 0) {
+        return IMPEL_OK;
+    }
+    for (size_t i = 0; i + 1 < count; i++) {
+        bulk->requests[i]->owner = &over[i];
+        bulk->requests[i]->done = request_over;
+        store_submit(bulk->store, bulk->requests[i]);
+    }
+    /* Requests are answered in their order: the last one is the end. */
+    store_wait(bulk->store, bulk->requests[count - 1], -1);
+    for (size_t i = 0; i < count; i++) {
+        ASSERT(i + 1 == count || over[i]);
+        if (bulk->requests[i]->status >= 0) {
+            bulk->added++;
+        } else if (rc >= 0) {
+            rc = line_failed(bulk->requests[i], bulk->lines[i], err);
+        }
+        request_free(bulk->requests[i]);
+    }
+    bulk->count = 0;
+    bulk->size_bytes = 0;
+    return rc;
+}
+
+static int
+bulk_add(struct bulk *bulk, struct impel_bytes line, uint64_t number, struct impel_error *err)
+{
+    struct request *request = session_request(REQUEST_ADD, bulk->stream, (struct impel_bytes){0});
+    struct impel_field *fields;
+    struct impel_error why;
+    int rc;
+
+    if (request == NULL) {
+        return error_set(err, IMPEL_ERR_NOMEM, "out of memory");
+    }
+    rc = jsonl_parse(line, &request->arena, &fields, &request->add.field_count, &why);
+    if (rc < 0) {
+        request_free(request);
+        return error_set(err, rc, "line %llu, %s", (unsigned long long)number, why.text);
+    }
+    request->add.fields = fields;
+    fill_request(request, bulk->options);
+    bulk->requests[bulk->count] = request;
+    bulk->lines[bulk->count] = number;
+    bulk->count++;
+    bulk->size_bytes += line.size;
+    if (bulk->count == BATCH_ENTRIES_MAX || bulk->size_bytes >= BATCH_BYTES_MAX) {
+        return bulk_flush(bulk, err);
+    }
+    return IMPEL_OK;
+}
+
+static bool is_blank(struct impel_bytes line)
+{
+    const char *data = line.data;
+    for (size_t i = 0; i < line.size; i++) {
+        if (data[i] != ' ' && data[i] != '\t' && data[i] != '\r') {
+            return false;
+        }
+    }
+    return true;
+}
+
+static int add_lines(struct bulk *bulk,
+                     struct line_reader *reader,
+                     struct progress *progress,
+                     struct impel_error *err)
+{
+    struct impel_bytes line;
+    int rc;
+
+    for (;;) {
+        if (bulk->count > 0 && line_reader_would_wait(reader)) {
+            rc = bulk_flush(bulk, err);
+            if (rc < 0) {
+                return rc;
+            }
+        }
+        rc = line_reader_next(reader, &line, err);
+        if (rc <= 0) {
+            break;
+        }
+        if (!is_blank(line)) {
+            rc = bulk_add(bulk, line, reader->line, err);
+            if (rc < 0) {
+                break;
+            }
+        }
+        progress_show(progress, reader->taken, bulk->added);
+    }
+    /* What came before a bad line is good, and goes in; of two errors the first is told. */
+    int flushed = bulk_flush(bulk, rc < 0 ? NULL : err);
+    return rc < 0 ? rc : flushed;
+}
+
+static int open_input(const struct options *options, int *fd, struct impel_error *err)
+{
+    const char *path = options->words.count == 0 ? "-" : options->words.texts[0];
+
+    if (options->words.count + options->tail.count > 1) {
+        return error_set(err, IMPEL_ERR_INVALID, "--jsonl takes one file");
+    }
+    if (strcmp(path, "-") == 0) {
+        *fd = STDIN_FILENO;
+        return IMPEL_OK;
+    }
+    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (*fd < 0) {
+        return error_set(err, IMPEL_ERR_IO, "cannot open %s: %s", path, strerror(errno));
+    }
+    return IMPEL_OK;
+}
+
+static int add_jsonl(struct bulk *bulk, struct impel_error *err)
+{
+    struct progress progress;
+    struct line_reader reader;
+    struct stat file;
+    int fd = -1, rc;
+
+    rc = open_input(bulk->options, &fd, err);
+    if (rc < 0) {
+        return rc;
+    }
+    bool regular = fstat(fd, &file) == 0 && S_ISREG(file.st_mode);
+    progress_init(&progress, "adding", regular ? (uint64_t)file.st_size : 0);
+    line_reader_init(&reader, fd);
+    rc = add_lines(bulk, &reader, &progress, err);
+    progress_end(&progress);
+    line_reader_release(&reader);
+    if (fd != STDIN_FILENO) {
+        close(fd);
+    }
+    console_outf("%llu\n", (unsigned long long)bulk->added);
+    return rc;
+}
+
+/* ---- one entry ---- */
+
+static int parse_words(const struct text_list *words,
+                       struct impel_field *fields,
+                       size_t *count,
+                       struct impel_error *err)
+{
+    char quoted[64];
+
+    for (size_t i = 0; i < words->count; i++) {
+        const char *word = words->texts[i];
+        const char *sign = strchr(word, '=');
+        if (sign == NULL) {
+            return error_set(err, IMPEL_ERR_INVALID, "'%s' is no FIELD=VALUE",
+                             bytes_quote(bytes_of(word), quoted, sizeof(quoted)));
+        }
+        fields[(*count)++] =
+            (struct impel_field){{word, (size_t)(sign - word)}, bytes_of(sign + 1)};
+    }
+    return IMPEL_OK;
+}
+
+static int add_words(struct bulk *bulk, struct impel_error *err)
+{
+    const struct options *options = bulk->options;
+    size_t count = 0, most = options->words.count + options->tail.count;
+    struct request *request = session_request(REQUEST_ADD, bulk->stream, (struct impel_bytes){0});
+    struct impel_field *fields =
+        request == NULL ? NULL : arena_calloc(&request->arena, most, sizeof(*fields));
+    char id[ID_TEXT_SIZE];
+    int rc;
+
+    if (fields == NULL) {
+        request_free(request);
+        return error_set(err, IMPEL_ERR_NOMEM, "out of memory");
+    }
+    rc = parse_words(&options->words, fields, &count, err);
+    if (rc >= 0) {
+        rc = parse_words(&options->tail, fields, &count, err);
+    }
+    if (rc >= 0) {
+        request->add.fields = fields;
+        request->add.field_count = count;
+        fill_request(request, options);
+        rc = session_ask(bulk->store, request, err);
+    }
+    if (rc >= 0) {
+        console_outf("%s\n", id_format(request->add.id, id));
+    }
+    request_free(request);
+    return rc;
+}
+
+int command_add(struct options *options, struct impel_error *err)
+{
+    struct bulk *bulk = NULL;
+    struct store *store = NULL;
+    struct impel_bytes stream;
+    int rc;
+
+    rc = command_one_stream(options, &stream, err);
+    if (rc < 0) {
+        return rc;
+    }
+    if (!options->jsonl && options->words.count + options->tail.count == 0) {
+        return error_set(err, IMPEL_ERR_INVALID,
+                         "nothing to add: give FIELD=VALUE words, or --jsonl");
+    }
+    rc = session_open(options, &store, err);
+    if (rc < 0) {
+        return rc;
+    }
+    bulk = arena_calloc(&options->arena, 1, sizeof(*bulk));
+    if (bulk == NULL) {
+        rc = error_set(err, IMPEL_ERR_NOMEM, "out of memory");
+    } else {
+        bulk->store = store;
+        bulk->options = options;
+        bulk->stream = stream;
+        rc = options->jsonl ? add_jsonl(bulk, err) : add_words(bulk, err);
+    }
+    store_close(store);
+    return rc < 0 ? rc : EXIT_DONE;
+}

@@ -1,0 +1,54 @@
+/* command_read.c -- impel read: a range of a stream as JSON Lines, page by page. */
+#include "base/json.h"
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/pages.h"
+
+static int print_entry(void *user, struct impel_bytes stream, const struct entry *entry)
+{
+    struct buf *line = user;
+    char id[ID_TEXT_SIZE];
+
+    buf_clear(line);
+    buf_appendf(line, "{\"id\":\"%s\",\"stream\":", id_format(entry->id, id));
+    json_value(line, stream);
+    buf_append_text(line, ",\"fields\":");
+    json_fields(line, entry->fields, entry->field_count);
+    buf_append_text(line, "}\n");
+    if (!line->failed) {
+        console_out(buf_bytes(line));
+    }
+    return buf_status(line);
+}
+
+int command_read(struct options *options, struct impel_error *err)
+{
+    struct store *store = NULL;
+    struct impel_bytes stream;
+    struct buf line;
+    int rc;
+
+    rc = command_one_stream(options, &stream, err);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = session_open(options, &store, err);
+    if (rc < 0) {
+        return rc;
+    }
+    buf_init(&line, SIZE_MAX / 4);
+    struct pages pages = {
+        .store = store,
+        .stream = stream,
+        .start = options->start,
+        .end = id_is_zero(options->end) ? ID_MAX : options->end,
+        .count = (uint64_t)options->count,
+        .reverse = options->reverse,
+        .entry = print_entry,
+        .user = &line,
+    };
+    rc = pages_walk(&pages, err);
+    buf_release(&line);
+    store_close(store);
+    return rc < 0 ? rc : EXIT_DONE;
+}

@@ -1,0 +1,221 @@
+/* command_table.c -- every subcommand there is, with all that help and the manual say of it. */
+#include "cli/command.h"
+
+#include <string.h>
+
+const struct command command_table[] = {
+    {
+        .name = "run",
+        .bit = COMMAND_RUN,
+        .words = "-- COMMAND [ARG...]",
+        .summary = "run a command for every entry, and take over what dead workers dropped",
+        .text =
+            "Reads the entries of one or more streams as a worker of a group and runs COMMAND once "
+            "for each. The entry comes as one line of JSON on standard input: "
+            "{\"id\",\"stream\",\"group\",\"consumer\",\"attempt\",\"fields\":{...}}; bytes that "
+            "are not UTF-8 come as {\"base64\":\"...\"}, a repeated field as a list. The "
+            "environment has IMPEL_ID, IMPEL_STREAM, IMPEL_GROUP, IMPEL_CONSUMER, IMPEL_ATTEMPT, "
+            "and IMPEL_FIELD_name for fields with a plain name.\n\n"
+            "Exit code 0 of COMMAND means done. 65 means never: the entry is parked in the "
+            "dead-letter stream. Anything else, or a death by a signal, means again later: after "
+            "the backoff, at most --max-deliveries times, then it is parked. What COMMAND wrote "
+            "last to standard error becomes the reason in the record.\n\n"
+            "Start as many workers as you like. When one dies, the others notice within "
+            "--dead-after and run its entries. However long COMMAND takes, nobody else gets its "
+            "entry while this worker lives. TERM or INT ends the worker cleanly: running commands "
+            "may finish, the rest is handed back.",
+        .examples = "impel run --stream orders --group workers -- ./handle-order.sh\n"
+                    "impel run --stream orders --group workers --concurrency 8 --until-idle -- "
+                    "sh -c 'jq -r .fields.total >> totals.txt'\n",
+        .words_max = 0,
+        .tail = true,
+        .run = command_run,
+    },
+    {
+        .name = "sweep",
+        .bit = COMMAND_SWEEP,
+        .words = "",
+        .summary = "settle what was abandoned, without running anything",
+        .text =
+            "Looks through the pending entries of dead and foreign workers. Entries that reached "
+            "--max-deliveries are parked in the dead-letter stream; pending entries that are gone "
+            "from their stream are reaped and reported as lost work; all else that is abandoned is "
+            "reported, with its owner. A sweep has no handler and so never claims: entries that "
+            "can still be tried are left to the workers.\n\n"
+            "Without --once it goes on until TERM or INT, once a second for each group. Without "
+            "--group it sweeps the groups of the config file.",
+        .examples = "impel sweep --once --stream orders --group workers\n"
+                    "impel sweep --config impel.yaml --metrics-file /var/lib/metrics/impel.prom\n",
+        .words_max = 0,
+        .run = command_sweep,
+    },
+    {
+        .name = "status",
+        .bit = COMMAND_STATUS,
+        .words = "",
+        .summary = "show who holds what, what is overdue and what was parked",
+        .text =
+            "Shows every stream (or those given) with its groups: what is not delivered yet, what "
+            "is pending, what is abandoned and may be taken over now, what is abandoned but not "
+            "due yet, what was parked, and which workers are alive. It changes nothing and does "
+            "not beat, so where no beat was taken lately it says 'unknown'.\n\n"
+            "The exit code is 3 if a group needs attention: abandoned work that no live worker "
+            "will take, undelivered work without a worker, parked entries, lost entries.",
+        .examples = "impel status --stream orders\n"
+                    "impel status --json | jq '.streams[].groups[] | select(.health != \"ok\")'\n",
+        .words_max = 0,
+        .run = command_status,
+    },
+    {
+        .name = "dead",
+        .bit = COMMAND_DEAD,
+        .words = "list",
+        .summary = "list parked entries",
+        .text =
+            "Lists the records of a dead-letter stream: which entry it was, why it was parked, "
+            "when, after how many deliveries, and the handler's last words. With --json each line "
+            "is an object with all of it, the entry's own fields included.",
+        .examples = "impel dead list --stream orders\n"
+                    "impel dead list --stream orders --reason rejected --json\n",
+        .words_max = 1,
+        .run = command_dead,
+    },
+    {
+        .name = "add",
+        .bit = COMMAND_ADD,
+        .words = "[FIELD=VALUE...] | --jsonl [FILE]",
+        .summary = "add entries to a stream",
+        .text =
+            "Adds one entry made of the FIELD=VALUE words and prints its ID. A word that begins "
+            "with a dash goes behind \"--\". With --jsonl it adds an entry for each line of FILE, "
+            "many in one transaction, and prints how many. A line that is no such object ends the "
+            "work with the line's number; the lines before it are added, and the number that was "
+            "added is printed.",
+        .examples = "impel add --stream orders number=17 total=12.50\n"
+                    "seq 1000 | sed 's/.*/{\"n\":&}/' | impel add --stream orders --jsonl\n",
+        .words_max = -1,
+        .tail = true,
+        .run = command_add,
+    },
+    {
+        .name = "read",
+        .bit = COMMAND_READ,
+        .words = "",
+        .summary = "print the entries of a stream",
+        .text =
+            "Prints a range of entries, one JSON object a line: {\"id\",\"stream\",\"fields\"}. "
+            "It reads past all groups: nothing becomes pending or acknowledged by it.",
+        .examples = "impel read --stream orders --count 10\n"
+                    "impel read --stream orders --reverse --count 1 | jq .fields\n",
+        .words_max = 0,
+        .run = command_read,
+    },
+    {
+        .name = "call",
+        .bit = COMMAND_CALL,
+        .words = "COMMAND [ARG...]",
+        .summary = "carry out one Redis command on the store",
+        .text =
+            "Carries out one command as Redis would and prints the reply as redis-cli does: with "
+            "types and numbers on a terminal, raw elsewhere. All words after COMMAND belong to it. "
+            "An error reply is printed and makes the exit code 1.",
+        .examples = "impel call XLEN orders\n"
+                    "impel call XPENDING orders workers - + 10\n",
+        .words_max = -1,
+        .own_words = true,
+        .run = command_call,
+    },
+    {
+        .name = "drill",
+        .bit = COMMAND_DRILL,
+        .words = "",
+        .summary = "prove that recovery works: kill workers and see that nothing is lost",
+        .text =
+            "A fire drill in a stream of its own: adds entries, starts workers as real processes, "
+            "kills some of them with SIGKILL while they hold entries, has one poison entry and "
+            "trims one pending entry. Then it shows the four results by which recovery is "
+            "accepted: (1) the dead workers' pending entries went to the survivors; (2) every "
+            "sweep's cursor moved on and came back to its start; (3) every entry was acknowledged "
+            "or parked, and nothing is pending; (4) the metrics tell what happened. The exit code "
+            "is 0 only if all four hold.\n\n"
+            "Without --store it works in a temporary folder.",
+        .examples = "impel drill\n"
+                    "impel drill --store lmdb:/var/lib/orders --workers 8 --kills 5\n",
+        .words_max = 0,
+        .run = command_drill,
+    },
+    {
+        .name = "bench",
+        .bit = COMMAND_BENCH,
+        .words = "recover|steady|memory",
+        .summary = "measure the embedded store against a plain LMDB loop",
+        .text =
+            "Measures, in one run and side by side, how fast abandoned entries are recovered "
+            "(recover) or new ones are worked through (steady), against a loop that makes the same "
+            "writes to LMDB and does nothing else, with sync=full and with sync=process. It shows "
+            "the medians and their ratio. memory shows what a worker takes that holds 10,000 "
+            "entries of "
+            "1 KiB.",
+        .examples = "impel bench recover\n"
+                    "impel bench steady --entries 200000 --runs 7\n",
+        .words_max = 1,
+        .run = command_bench,
+    },
+    {
+        .name = "version",
+        .bit = COMMAND_VERSION,
+        .words = "",
+        .summary = "print the version",
+        .text = "Prints the program's version.",
+        .examples = "impel version\n",
+        .words_max = 0,
+        .run = command_version,
+    },
+    {
+        .name = "help",
+        .bit = COMMAND_HELP,
+        .words = "[COMMAND]",
+        .summary = "explain a command and its options",
+        .text = "Shows the commands, or one of them with its options. It can also print the manual "
+                "pages, the completion for bash, and a sample config file.",
+        .examples = "impel help run\n"
+                    "impel help run --man | man -l -\n"
+                    "impel help --completion > ~/.local/share/bash-completion/completions/impel\n"
+                    "impel help --sample-config > impel.yaml\n",
+        .words_max = 1,
+        .run = command_help,
+    },
+};
+
+const size_t command_table_size = ARRAY_SIZE(command_table);
+
+const struct command *command_find(const char *name)
+{
+    for (size_t i = 0; i < command_table_size; i++) {
+        if (strcmp(command_table[i].name, name) == 0) {
+            return &command_table[i];
+        }
+    }
+    return NULL;
+}
+
+int command_needs(const char *option, struct impel_error *err)
+{
+    const struct option_spec *spec = option_find(bytes_of(option));
+    return error_set(err, IMPEL_ERR_INVALID, "the option --%s %s is needed", spec->name,
+                     spec->argument);
+}
+
+int command_one_stream(const struct options *options,
+                       struct impel_bytes *stream,
+                       struct impel_error *err)
+{
+    if (options->streams.count == 0) {
+        return command_needs("stream", err);
+    }
+    if (options->streams.count > 1) {
+        return error_set(err, IMPEL_ERR_INVALID, "--stream may be given only once here");
+    }
+    *stream = bytes_of(options->streams.texts[0]);
+    return IMPEL_OK;
+}

@@ -1,0 +1,217 @@
+/* group_sweep.c -- from the answers to a sweep's requests to events, counters and a report. */
+#include "cli/group_sweep.h"
+
+#include "observe/events.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *owner_state_name(enum owner_state state)
+{
+    static const char *const names[] = {
+        [OWNER_ME] = "alive",        [OWNER_LIVE] = "alive",        [OWNER_DEAD] = "dead",
+        [OWNER_FOREIGN] = "foreign", [OWNER_RELEASED] = "released", [OWNER_NOBODY] = "nobody",
+        [OWNER_UNKNOWN] = "unknown",
+    };
+    return names[state];
+}
+
+int group_sweep_init(struct group_sweep *sweep,
+                     const struct group_sweep_options *options,
+                     struct logging *logging,
+                     int64_t now_ms)
+{
+    struct sweep_options machine = {
+        .stream = options->stream,
+        .group = options->group,
+        .policy = options->policy,
+        .dead_letter = options->dead_letter,
+        .interval_ms = options->interval_ms,
+        .settle = true,
+        .consumer_ttl_ms = options->consumer_ttl_ms > 0 ? options->consumer_ttl_ms : -1,
+        .seed = (uint64_t)now_ms,
+    };
+    *sweep = (struct group_sweep){
+        .stream = options->stream,
+        .group = options->group,
+        .dead_letter = options->dead_letter,
+        .policy = options->policy,
+        .logging = logging,
+    };
+    sweep->machine = sweep_new(&machine, now_ms);
+    sweep->metrics = metrics_new(&sweep->stream, 1, sweep->group);
+    if (sweep->machine == NULL || sweep->metrics == NULL) {
+        group_sweep_release(sweep);
+        return IMPEL_ERR_NOMEM;
+    }
+    return IMPEL_OK;
+}
+
+void group_sweep_release(struct group_sweep *sweep)
+{
+    sweep_free(sweep->machine);
+    metrics_free(sweep->metrics);
+    free(sweep->reports);
+    arena_release(&sweep->names);
+    *sweep = (struct group_sweep){0};
+}
+
+int64_t group_sweep_deadline(const struct group_sweep *sweep, int64_t now_ms)
+{
+    return sweep_deadline(sweep->machine, now_ms);
+}
+
+static void tell(struct group_sweep *sweep, const struct worker_event *event)
+{
+    struct event_context context = {.streams = &sweep->stream, .group = sweep->group};
+    struct impel_event out;
+
+    metrics_note(sweep->metrics, event);
+    event_from_worker(event, &context, &out);
+    logging_event(sweep->logging, &out);
+}
+
+/* The owner's line in the report, made on first mention; NULL if memory is out (then the report is
+ * short of it, and the work goes on). */
+static struct owner_report *
+report_of(struct group_sweep *sweep, struct impel_bytes name, enum owner_state state)
+{
+    for (size_t i = 0; i < sweep->report_count; i++) {
+        if (bytes_equal(sweep->reports[i].name, name)) {
+            return &sweep->reports[i];
+        }
+    }
+    if (sweep->report_count == sweep->report_capacity) {
+        size_t capacity = sweep->report_capacity == 0 ? 16 : sweep->report_capacity * 2;
+        struct owner_report *reports = realloc(sweep->reports, capacity * sizeof(*reports));
+        if (reports == NULL) {
+            return NULL;
+        }
+        sweep->reports = reports;
+        sweep->report_capacity = capacity;
+    }
+    struct owner_report *report = &sweep->reports[sweep->report_count];
+    *report = (struct owner_report){.state = state};
+    if (!arena_copy(&sweep->names, name, &report->name)) {
+        return NULL;
+    }
+    sweep->report_count++;
+    return report;
+}
+
+static void take_settled(struct group_sweep *sweep, const struct request *claim)
+{
+    for (size_t i = 0; i < claim->claim_from.parked_count; i++) {
+        tell(sweep, &(struct worker_event){.kind = EVENT_PARKED,
+                                           .count = 1,
+                                           .id = claim->claim_from.parked[i].id,
+                                           .attempt = claim->claim_from.parked[i].deliveries,
+                                           .name = claim->claim_from.owner,
+                                           .reason = bytes_of("max-deliveries")});
+    }
+    for (size_t i = 0; i < claim->claim_from.reaped_count; i++) {
+        tell(sweep, &(struct worker_event){.kind = EVENT_LOST_WORK,
+                                           .count = 1,
+                                           .id = claim->claim_from.reaped[i].id,
+                                           .attempt = claim->claim_from.reaped[i].deliveries,
+                                           .name = claim->claim_from.owner});
+    }
+    if (claim->claim_from.park_failed > 0) {
+        tell(sweep, &(struct worker_event){.kind = EVENT_PARK_FAILED,
+                                           .count = claim->claim_from.park_failed,
+                                           .text = claim->claim_from.park_error.text});
+    }
+}
+
+static void take_claim(struct group_sweep *sweep, const struct request *claim)
+{
+    struct owner_report *report =
+        report_of(sweep, claim->claim_from.owner, claim->claim_from.state);
+
+    take_settled(sweep, claim);
+    if (report != NULL) {
+        report->state = claim->claim_from.state;
+        report->due += claim->claim_from.due;
+        report->not_due += claim->claim_from.not_due;
+        report->parked += claim->claim_from.parked_count;
+        report->reaped += claim->claim_from.reaped_count;
+    }
+}
+
+static void take_look(struct group_sweep *sweep, const struct request *look)
+{
+    if (!look->look.stamped) {
+        return;
+    }
+    arena_release(&sweep->names);
+    sweep->report_count = 0;
+}
+
+/* The end of a pass: says so, and says who left what behind, if that changed. */
+static void pass_over(struct group_sweep *sweep, uint64_t due, uint64_t not_due)
+{
+    tell(sweep,
+         &(struct worker_event){.kind = EVENT_SWEPT, .count = 1, .due = due, .not_due = not_due});
+    for (size_t i = 0; due != sweep->due_told && i < sweep->report_count; i++) {
+        const struct owner_report *report = &sweep->reports[i];
+        struct impel_event event;
+        if (report->due == 0) {
+            continue;
+        }
+        event_init(&event, "abandoned", IMPEL_WARNING,
+                   "abandoned entries wait for a worker to take them over");
+        event.stream = sweep->stream;
+        event.group = sweep->group;
+        event.subject = report->name;
+        event.reason = bytes_of(owner_state_name(report->state));
+        event.count = report->due;
+        logging_event(sweep->logging, &event);
+    }
+    sweep->due_told = due;
+}
+
+struct request *group_sweep_next(struct group_sweep *sweep, int64_t now_ms)
+{
+    struct request *request = sweep_next(sweep->machine, 0, false, now_ms);
+    uint64_t due, not_due;
+
+    if (sweep_report(sweep->machine, &due, &not_due)) {
+        pass_over(sweep, due, not_due);
+    }
+    return request;
+}
+
+static void take_failure(struct group_sweep *sweep, const struct request *request)
+{
+    if (request->status != sweep->status) {
+        tell(sweep, &(struct worker_event){.kind = EVENT_STORE_ERROR,
+                                           .count = 1,
+                                           .text = request->error.text[0] != '\0'
+                                                       ? request->error.text
+                                                       : status_text(request->status)});
+    }
+    sweep->status = request->status;
+}
+
+void group_sweep_done(struct group_sweep *sweep, struct request *request, int64_t now_ms)
+{
+    if (request->status < 0) {
+        take_failure(sweep, request);
+    } else {
+        if (sweep->status < 0) {
+            tell(sweep, &(struct worker_event){.kind = EVENT_STORE_BACK, .count = 1});
+        }
+        sweep->status = IMPEL_OK;
+        if (request->kind == REQUEST_LOOK) {
+            take_look(sweep, request);
+        } else if (request->kind == REQUEST_CLAIM_FROM) {
+            take_claim(sweep, request);
+        } else if (request->kind == REQUEST_DROP && request->leave.left) {
+            tell(sweep, &(struct worker_event){.kind = EVENT_CONSUMER_DROPPED,
+                                               .count = 1,
+                                               .name = request->leave.name});
+        }
+    }
+    sweep_done(sweep->machine, request, now_ms);
+    request_free(request);
+}

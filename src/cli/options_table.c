@@ -1,0 +1,177 @@
+/* options_table.c -- every option there is. The order is the one of the help. */
+#include "cli/options.h"
+
+#define AT(MEMBER) .offset = offsetof(struct options, MEMBER)
+
+enum {
+    WITH_GROUP = COMMAND_RUN | COMMAND_SWEEP | COMMAND_STATUS | COMMAND_DEAD,
+    WITH_POLICY = COMMAND_RUN | COMMAND_SWEEP | COMMAND_STATUS,
+    WITH_STORE = COMMAND_ALL & ~(unsigned)(COMMAND_VERSION | COMMAND_HELP),
+};
+
+/* clang-format off */
+const struct option_spec option_table[] = {
+    {"store", "URL", "lmdb:./impel.db", "IMPEL_STORE", NULL,
+     "Where the streams live. lmdb:PATH is the embedded store, a file on this machine that any "
+     "number of processes may use at once; lmdb:PATH?sync=process writes without waiting for the "
+     "disk, which survives the death of every process, but not of the machine.",
+     OPTION_TEXT, WITH_STORE, 0, 0, AT(store), false},
+    {"stream", "STREAM", NULL, NULL, NULL,
+     "The stream. run, sweep and status take several: give the option again.",
+     OPTION_LIST, WITH_GROUP | COMMAND_ADD | COMMAND_READ, 0, 0, AT(streams), false},
+    {"group", "GROUP", NULL, NULL, NULL,
+     "The consumer group.",
+     OPTION_TEXT, WITH_GROUP, 0, 0, AT(group), false},
+    {"consumer", "NAME", NULL, NULL, NULL,
+     "The worker's name in the group. Two live workers cannot have the same one. Without it a worker "
+     "takes the lowest free name HOST-N.",
+     OPTION_TEXT, COMMAND_RUN, 0, 0, AT(consumer), false},
+    {"dead-letter", "STREAM", NULL, NULL, NULL,
+     "Where parked entries go; by default STREAM:dead.",
+     OPTION_TEXT, WITH_GROUP, 0, 0, AT(dead_letter), false},
+
+    {"min-idle", "DURATION", "60s", NULL, NULL,
+     "An entry held by a worker that is not Impel's, and so does not beat, counts as abandoned after "
+     "this long.",
+     OPTION_DURATION, WITH_POLICY, 1, 0, AT(min_idle_ms), false},
+    {"dead-after", "DURATION", "5s", NULL, NULL,
+     "A worker of Impel's that is silent for this long counts as dead. At least 3s where a machine "
+     "may be busy.",
+     OPTION_DURATION, WITH_POLICY | COMMAND_DRILL, 100, 0, AT(dead_after_ms), false},
+    {"max-deliveries", "N", "5", NULL, NULL,
+     "An entry that was delivered this often without being done is parked.",
+     OPTION_NUMBER, WITH_POLICY, 1, INT64_MAX, AT(max_deliveries), false},
+    {"backoff", "FROM..TO", "1s..5m", NULL, NULL,
+     "How long a failed entry waits for its next attempt: FROM after the first, doubled each time, at "
+     "most TO. One duration alone is a wait that stays the same.",
+     OPTION_RANGE, WITH_POLICY, 0, 0, AT(backoff), false},
+
+    {"concurrency", "N", "1", NULL, NULL,
+     "How many handlers run at once.",
+     OPTION_NUMBER, COMMAND_RUN, 1, 100000, AT(concurrency), false},
+    {"prefetch", "N|auto", "auto", NULL, NULL,
+     "How many entries are held beyond those that run. auto: as many as will start within half a "
+     "second, going by the handler's recent times.",
+     OPTION_NUMBER, COMMAND_RUN, -1, 1000000, AT(prefetch), false},
+    {"max-waiting", "N", "10000", NULL, NULL,
+     "How many failed entries may wait for their next attempt before reading stops.",
+     OPTION_NUMBER, COMMAND_RUN, 1, 10000000, AT(max_waiting), false},
+    {"timeout", "DURATION", "15m", NULL, NULL,
+     "A handler that takes longer is killed, TERM first, and its entry counts as failed. 0 = never.",
+     OPTION_DURATION, COMMAND_RUN, 0, 0, AT(timeout_ms), false},
+    {"grace", "DURATION", "25s", NULL, NULL,
+     "After TERM or INT, running handlers may go on for this long; the rest is handed back at once, "
+     "and no attempt is counted for it.",
+     OPTION_DURATION, COMMAND_RUN, 0, 0, AT(grace_ms), false},
+    {"until-idle", "DURATION", NULL, NULL, NULL,
+     "End with exit code 0 when nothing of the group is undelivered or pending. With =DURATION give "
+     "up after that, with exit code 1.",
+     OPTION_MAYBE, COMMAND_RUN, 0, 0, AT(until_idle), false},
+    {"recover-only", NULL, NULL, NULL, NULL,
+     "Read nothing new; take over only what others dropped.",
+     OPTION_FLAG, COMMAND_RUN, 0, 0, AT(recover_only), false},
+    {"strict", NULL, NULL, NULL, NULL,
+     "Count an entry as done only if it is still this worker's.",
+     OPTION_FLAG, COMMAND_RUN, 0, 0, AT(strict), false},
+    {"no-create", NULL, NULL, NULL, NULL,
+     "A missing stream or group is an error. By default run creates both, the group from the "
+     "stream's beginning, and add creates the stream.",
+     OPTION_FLAG, COMMAND_RUN | COMMAND_ADD, 0, 0, AT(no_create), false},
+    {"metrics-file", "PATH", NULL, NULL, NULL,
+     "Write the counters there, in the text form of Prometheus, every second and at the end. The file "
+     "is replaced in one step, so a reader never sees half of it.",
+     OPTION_TEXT, COMMAND_RUN | COMMAND_SWEEP, 0, 0, AT(metrics_file), false},
+
+    {"once", NULL, NULL, NULL, NULL,
+     "One pass, and end. The pass begins after watching the workers' beats for --dead-after, so that "
+     "nobody is judged by old news.",
+     OPTION_FLAG, COMMAND_SWEEP, 0, 0, AT(once), true},
+    {"interval", "DURATION", "1s", NULL, NULL,
+     "How often a group is swept, whoever of its workers and sweeps does it.",
+     OPTION_DURATION, COMMAND_SWEEP, 1, 0, AT(interval_ms), false},
+    {"consumer-ttl", "DURATION", "0", NULL, NULL,
+     "Delete consumers that are not Impel's, hold nothing and were inactive for this long. 0 = never.",
+     OPTION_DURATION, COMMAND_SWEEP, 0, 0, AT(consumer_ttl_ms), false},
+
+    {"jsonl", NULL, NULL, NULL, NULL,
+     "Add one entry for each line of FILE (- or nothing: standard input), a JSON object each. Values "
+     "are strings; numbers and true or false become their text; {\"base64\":\"...\"} is for bytes that "
+     "are no text; a list repeats the field.",
+     OPTION_FLAG, COMMAND_ADD, 0, 0, AT(jsonl), true},
+    {"id", "ID", NULL, NULL, NULL,
+     "The entry's ID, greater than all before. By default the store makes one from its clock.",
+     OPTION_ID, COMMAND_ADD, 0, 0, AT(id), true},
+    {"max-length", "N", "-1", NULL, NULL,
+     "Trim the stream to N entries after each add, also such as nobody has finished with.",
+     OPTION_NUMBER, COMMAND_ADD, -1, INT64_MAX, AT(max_length), false},
+
+    {"start", "ID", NULL, NULL, NULL,
+     "The first ID to show; by default the stream's beginning.",
+     OPTION_ID, COMMAND_READ | COMMAND_DEAD, 0, 0, AT(start), true},
+    {"end", "ID", NULL, NULL, NULL,
+     "The last ID to show; by default the stream's end.",
+     OPTION_ID, COMMAND_READ | COMMAND_DEAD, 0, 1, AT(end), true},
+    {"count", "N", "0", NULL, NULL,
+     "Show at most N; 0 = all.",
+     OPTION_NUMBER, COMMAND_READ | COMMAND_DEAD, 0, INT64_MAX, AT(count), true},
+    {"reverse", NULL, NULL, NULL, NULL,
+     "The newest first.",
+     OPTION_FLAG, COMMAND_READ | COMMAND_DEAD, 0, 0, AT(reverse), true},
+    {"reason", "REASON", NULL, NULL, NULL,
+     "Only what was parked for this reason: max-deliveries, rejected, trimmed.",
+     OPTION_TEXT, COMMAND_DEAD, 0, 0, AT(reason), true},
+
+    {"workers", "N", "4", NULL, NULL,
+     "How many worker processes take part.",
+     OPTION_NUMBER, COMMAND_DRILL, 2, 64, AT(workers), true},
+    {"kills", "N", "2", NULL, NULL,
+     "How many of them are killed with SIGKILL while they hold entries; at least one is left.",
+     OPTION_NUMBER, COMMAND_DRILL, 1, 63, AT(kills), true},
+    {"entries", "N", "0", NULL, NULL,
+     "How many entries; 0 = the command's own choice.",
+     OPTION_NUMBER, COMMAND_DRILL | COMMAND_BENCH, 0, 100000000, AT(entries), true},
+    {"keep", NULL, NULL, NULL, NULL,
+     "Leave the drill's folder and stream in place, and say where they are.",
+     OPTION_FLAG, COMMAND_DRILL, 0, 0, AT(keep), true},
+
+    {"runs", "N", "5", NULL, NULL,
+     "How often each side is measured; the medians are compared.",
+     OPTION_NUMBER, COMMAND_BENCH, 1, 1000, AT(runs), true},
+    {"value-size", "BYTES", "100", NULL, NULL,
+     "How large the value of each entry is.",
+     OPTION_NUMBER, COMMAND_BENCH, 0, 1 << 20, AT(value_size), true},
+
+    {"json", NULL, NULL, NULL, NULL,
+     "Print JSON: one object for status, one object a line for lists.",
+     OPTION_FLAG, COMMAND_STATUS | COMMAND_SWEEP | COMMAND_DEAD | COMMAND_READ | COMMAND_DRILL |
+         COMMAND_BENCH | COMMAND_CHECK,
+     0, 0, AT(json), true},
+
+    {"man", NULL, NULL, NULL, NULL,
+     "Print the manual page in roff, for man -l.",
+     OPTION_FLAG, COMMAND_HELP, 0, 0, AT(man), true},
+    {"completion", NULL, NULL, NULL, NULL,
+     "Print the completion for bash.",
+     OPTION_FLAG, COMMAND_HELP, 0, 0, AT(completion), true},
+    {"sample-config", NULL, NULL, NULL, NULL,
+     "Print a config file with every option and its default.",
+     OPTION_FLAG, COMMAND_HELP, 0, 0, AT(sample_config), true},
+
+    {"config", "FILE", NULL, "IMPEL_CONFIG", NULL,
+     "A YAML file whose keys are the names of options, without the dashes. An option on the command "
+     "line wins over the environment, the environment over the file. Under groups: stands a list of "
+     "groups with options of their own.",
+     OPTION_TEXT, COMMAND_ALL, 0, 0, AT(config), true},
+    {"log-level", "LEVEL", "info", "IMPEL_LOG_LEVEL", "debug|info|warning|error",
+     "What is worth a line on standard error: debug, info, warning or error.",
+     OPTION_CHOICE, COMMAND_ALL, 0, 0, AT(log_level), false},
+    {"log-format", "FORMAT", "text", "IMPEL_LOG_FORMAT", "text|logfmt|json",
+     "The form of these lines: text for people, logfmt or json for programs.",
+     OPTION_CHOICE, COMMAND_ALL, 0, 0, AT(log_format), false},
+    {"help", NULL, NULL, NULL, NULL,
+     "Show the help of the command.",
+     OPTION_FLAG, COMMAND_ALL, 0, 0, AT(help), true},
+};
+/* clang-format on */
+
+const size_t option_table_size = ARRAY_SIZE(option_table);

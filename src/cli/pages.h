@@ -1,0 +1,27 @@
+/* pages.h -- walking through a range of a stream, a page at a time. */
+#ifndef IMPEL_CLI_PAGES_H
+#define IMPEL_CLI_PAGES_H
+
+#include "cli/session.h"
+
+enum {
+    PAGE_ENTRIES_FIRST = 16, /* an entry may weigh hundreds of megabytes */
+    PAGE_ENTRIES_MAX = 1024,
+    PAGE_BYTES = 8 << 20,
+};
+
+struct pages {
+    struct store *store;
+    struct impel_bytes stream;
+    struct impel_id start, end; /* inclusive */
+    uint64_t count;             /* at most this many; 0 = all */
+    bool reverse;
+    /* Gets each entry; a negative status ends the walk. A positive one means that the entry does
+     * not count. */
+    int (*entry)(void *user, struct impel_bytes stream, const struct entry *entry);
+    void *user;
+};
+
+int pages_walk(struct pages *pages, struct impel_error *err);
+
+#endif /* IMPEL_CLI_PAGES_H */

@@ -1,0 +1,94 @@
+/* session.c -- a store for one-shot commands. */
+#include "cli/session.h"
+
+#include "base/value.h"
+#include "cli/console.h"
+
+#include <string.h>
+
+static int log_level = 1;
+
+static void session_event(void *user, const struct store_event *event)
+{
+    (void)user;
+    if (event->level >= log_level) {
+        console_note("%s", event->text);
+    }
+}
+
+int session_open(const struct options *options, struct store **out, struct impel_error *err)
+{
+    static const struct store_env env = {.event = session_event};
+
+    log_level = options->log_level;
+    return store_open(options->store, &env, out, err);
+}
+
+struct request *
+session_request(enum request_kind kind, struct impel_bytes stream, struct impel_bytes group)
+{
+    struct request *request = request_new(kind);
+
+    if (request == NULL || !arena_copy(&request->arena, stream, &request->stream) ||
+        !arena_copy(&request->arena, group, &request->group)) {
+        request_free(request);
+        return NULL;
+    }
+    return request;
+}
+
+int session_ask(struct store *store, struct request *request, struct impel_error *err)
+{
+    int rc;
+
+    if (request == NULL) {
+        return error_set(err, IMPEL_ERR_NOMEM, "out of memory");
+    }
+    rc = store_wait(store, request, -1);
+    if (rc < 0 && err != NULL) {
+        *err = request->error;
+        if (err->text[0] == '\0') {
+            error_set(err, rc, "%s: %s", request_name(request->kind), status_text(rc));
+        }
+        err->status = rc;
+    }
+    return rc;
+}
+
+int session_call(struct store *store,
+                 const struct impel_bytes *args,
+                 size_t arg_count,
+                 struct request **out,
+                 struct impel_error *err)
+{
+    struct request *request =
+        session_request(REQUEST_CALL, (struct impel_bytes){0}, (struct impel_bytes){0});
+    struct impel_bytes *copies =
+        request == NULL ? NULL : arena_calloc(&request->arena, arg_count, sizeof(*copies));
+    int rc;
+
+    if (copies == NULL) {
+        request_free(request);
+        return error_set(err, IMPEL_ERR_NOMEM, "out of memory");
+    }
+    for (size_t i = 0; i < arg_count; i++) {
+        if (!arena_copy(&request->arena, args[i], &copies[i])) {
+            request_free(request);
+            return error_set(err, IMPEL_ERR_NOMEM, "out of memory");
+        }
+    }
+    request->call.args = copies;
+    request->call.arg_count = arg_count;
+    rc = session_ask(store, request, err);
+    if (rc >= 0 && request->call.reply->kind == VALUE_ERROR) {
+        struct impel_bytes text = request->call.reply->bytes;
+        rc = error_set(err, IMPEL_ERR_REPLY, "%.*s", (int)(text.size > 300 ? 300 : text.size),
+                       (const char *)text.data);
+    }
+    if (rc < 0) {
+        request_free(request);
+        return rc;
+    }
+    *out = request;
+    return rc;
+}

@@ -1,0 +1,26 @@
+/* session.h -- one store, asked one thing at a time: what every command but `run` needs. */
+#ifndef IMPEL_CLI_SESSION_H
+#define IMPEL_CLI_SESSION_H
+
+#include "cli/options.h"
+#include "store/store.h"
+
+/* Opens the store that the options name; events of the store (a stuck writer, a lost connection)
+ * go to standard error. */
+int session_open(const struct options *options, struct store **out, struct impel_error *err);
+
+/* A new request about a stream and a group (either may be empty), or NULL if memory is out. The
+ * spans are copied. */
+struct request *
+session_request(enum request_kind kind, struct impel_bytes stream, struct impel_bytes group);
+/* Asks and waits. On failure `err` gets the store's words. */
+int session_ask(struct store *store, struct request *request, struct impel_error *err);
+/* One Redis command. The reply lives as long as the request; an error reply becomes
+ * IMPEL_ERR_REPLY with `request` freed and NULL. */
+int session_call(struct store *store,
+                 const struct impel_bytes *args,
+                 size_t arg_count,
+                 struct request **out,
+                 struct impel_error *err);
+
+#endif /* IMPEL_CLI_SESSION_H */

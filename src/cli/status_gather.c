@@ -1,0 +1,353 @@
+/* status_gather.c -- asking a store for all that `status` shows.
+ *
+ * A look without a beat says who holds how much. Only the pending entries of those who are not
+ * alive are walked, so that the cost follows abandoned work. */
+#include "base/value.h"
+#include "cli/dead_record.h"
+#include "cli/pages.h"
+#include "cli/status.h"
+#include "core/policy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    ROWS_MAX = 1000,
+};
+
+/* What a gathering needs on the way. */
+struct gatherer {
+    struct store *store;
+    const struct options *options;
+    struct arena *arena;
+    struct impel_error *err;
+};
+
+static int no_memory(const struct gatherer *gatherer)
+{
+    return error_set(gatherer->err, IMPEL_ERR_NOMEM, "out of memory");
+}
+
+/* ---- pending entries of those who are not alive ---- */
+
+static void count_row(const struct gatherer *gatherer,
+                      struct status_group *group,
+                      const struct look_owner *owner,
+                      const struct pending_row *row)
+{
+    struct policy policy = options_policy(gatherer->options);
+    struct pending_view view = {
+        .id = row->id,
+        .owner = owner->state,
+        .idle_ms = row->idle_ms,
+        .silence_ms = owner->beat_age_ms < 0 ? 0 : owner->beat_age_ms,
+        .deliveries = row->deliveries,
+        .exists = row->exists,
+    };
+    switch (policy_verdict(&policy, &view, NULL)) {
+    case VERDICT_WAIT:
+        group->not_due++;
+        break;
+    case VERDICT_REAP:
+        group->lost++;
+        group->abandoned++;
+        break;
+    case VERDICT_CLAIM:
+    case VERDICT_PARK:
+        group->abandoned++;
+        break;
+    case VERDICT_MINE:
+    case VERDICT_LEAVE:
+        break;
+    }
+}
+
+/* Walks the pending entries of one owner, or of all owners for those of nobody. */
+static int walk_pending(const struct gatherer *gatherer,
+                        struct status_group *group,
+                        struct impel_bytes stream,
+                        const struct look_owner *owner)
+{
+    struct impel_id from = ID_MIN;
+    bool more = true;
+    int rc = IMPEL_OK;
+
+    while (more && rc >= 0) {
+        struct request *page = session_request(REQUEST_PENDING, stream, group->name);
+        if (page != NULL) {
+            page->pending.start = from;
+            page->pending.end = ID_MAX;
+            page->pending.count = ROWS_MAX;
+            page->pending.by_owner = owner->state != OWNER_NOBODY;
+            page->pending.owner = owner->name;
+        }
+        rc = session_ask(gatherer->store, page, gatherer->err);
+        for (size_t i = 0; rc >= 0 && i < page->pending.row_count; i++) {
+            const struct pending_row *row = &page->pending.rows[i];
+            if (owner->state != OWNER_NOBODY || row->owner.size == 0) {
+                count_row(gatherer, group, owner, row);
+            }
+            from = row->id;
+        }
+        more = rc >= 0 && page->pending.row_count == ROWS_MAX && id_next(&from);
+        request_free(page);
+    }
+    return rc;
+}
+
+static void add_worker(const struct gatherer *gatherer,
+                       struct status_group *group,
+                       const struct look_owner *owner)
+{
+    struct status_worker *worker = &group->workers[group->worker_count];
+
+    if (owner->state == OWNER_RELEASED || owner->state == OWNER_NOBODY) {
+        return;
+    }
+    *worker = (struct status_worker){
+        .foreign = !owner->in_table,
+        .held = owner->pending,
+        .beat_age_ms = owner->in_table ? owner->beat_age_ms : -1,
+    };
+    if (!arena_copy(gatherer->arena, owner->name, &worker->consumer)) {
+        return;
+    }
+    if (owner->state == OWNER_LIVE || owner->state == OWNER_ME) {
+        worker->alive = ALIVE_YES;
+        group->live_count++;
+    } else if (owner->state == OWNER_DEAD) {
+        worker->alive = ALIVE_NO;
+    }
+    group->foreign_count += worker->foreign;
+    group->unknown += owner->state == OWNER_UNKNOWN ? owner->pending : 0;
+    group->worker_count++;
+}
+
+static int take_look(const struct gatherer *gatherer,
+                     struct status_group *group,
+                     struct impel_bytes stream,
+                     const struct request *look)
+{
+    static const struct look_owner nobody = {.state = OWNER_NOBODY, .beat_age_ms = -1};
+    uint64_t owned = 0;
+    int rc = IMPEL_OK;
+
+    group->pending = look->look.pending;
+    group->workers = arena_calloc(gatherer->arena, look->look.owner_count, sizeof(*group->workers));
+    if (group->workers == NULL) {
+        return no_memory(gatherer);
+    }
+    for (size_t i = 0; rc >= 0 && i < look->look.owner_count; i++) {
+        const struct look_owner *owner = &look->look.owners[i];
+        add_worker(gatherer, group, owner);
+        owned += owner->pending;
+        if (owner->pending > 0 && owner->state != OWNER_LIVE && owner->state != OWNER_ME) {
+            rc = walk_pending(gatherer, group, stream, owner);
+        }
+    }
+    if (rc >= 0 && owned < look->look.pending) {
+        rc = walk_pending(gatherer, group, stream, &nobody);
+    }
+    return rc;
+}
+
+/* ---- parked ---- */
+
+struct count_parked {
+    struct impel_bytes group;
+    uint64_t count;
+};
+
+static int count_record(void *user, struct impel_bytes stream, const struct entry *entry)
+{
+    struct count_parked *parked = user;
+    struct dead_record record;
+
+    (void)stream;
+    if (dead_record_parse(entry, &record) && bytes_equal(record.original_group, parked->group)) {
+        parked->count++;
+    }
+    return 0;
+}
+
+static int gather_parked(const struct gatherer *gatherer,
+                         struct status_group *group,
+                         struct impel_bytes stream)
+{
+    struct count_parked parked = {.group = group->name};
+    struct pages pages = {
+        .store = gatherer->store,
+        .start = ID_MIN,
+        .end = ID_MAX,
+        .entry = count_record,
+        .user = &parked,
+    };
+    int rc;
+
+    if (!options_dead_letter(gatherer->options, gatherer->arena, stream, &pages.stream)) {
+        return no_memory(gatherer);
+    }
+    rc = pages_walk(&pages, gatherer->err);
+    group->parked = parked.count;
+    return rc == IMPEL_ERR_WRONG_TYPE ? IMPEL_OK : rc;
+}
+
+/* ---- groups and streams ---- */
+
+static int
+gather_group(const struct gatherer *gatherer, struct status_group *group, struct impel_bytes stream)
+{
+    struct request *look = session_request(REQUEST_LOOK, stream, group->name);
+    int rc;
+
+    if (look != NULL) {
+        look->dead_after_ms = gatherer->options->dead_after_ms;
+    }
+    rc = session_ask(gatherer->store, look, gatherer->err);
+    if (rc >= 0) {
+        rc = take_look(gatherer, group, stream, look);
+    }
+    request_free(look);
+    if (rc >= 0) {
+        rc = gather_parked(gatherer, group, stream);
+    }
+    status_judge(group, stream);
+    return rc;
+}
+
+static int take_groups(const struct gatherer *gatherer,
+                       struct status_stream *stream,
+                       const struct request *info)
+{
+    const char *only = gatherer->options->group;
+    int rc = IMPEL_OK;
+
+    stream->groups = arena_calloc(gatherer->arena, info->info.group_count, sizeof(*stream->groups));
+    if (stream->groups == NULL) {
+        return no_memory(gatherer);
+    }
+    for (size_t i = 0; rc >= 0 && i < info->info.group_count; i++) {
+        const struct info_group *from = &info->info.groups[i];
+        struct status_group *group = &stream->groups[stream->group_count];
+        if (only != NULL && !bytes_equal(from->name, bytes_of(only))) {
+            continue;
+        }
+        *group = (struct status_group){.lag = from->lag, .oldest_idle_ms = from->oldest_idle_ms};
+        if (!arena_copy(gatherer->arena, from->name, &group->name)) {
+            return no_memory(gatherer);
+        }
+        rc = gather_group(gatherer, group, stream->name);
+        stream->group_count++;
+    }
+    return rc;
+}
+
+/* 1 = it exists, 0 = it does not. */
+static int gather_stream(const struct gatherer *gatherer, struct status_stream *stream)
+{
+    struct request *info = session_request(REQUEST_INFO, stream->name, (struct impel_bytes){0});
+    bool exists = false;
+    int rc = session_ask(gatherer->store, info, gatherer->err);
+
+    if (rc >= 0) {
+        exists = info->info.exists;
+        stream->length = info->info.length;
+        rc = take_groups(gatherer, stream, info);
+    }
+    request_free(info);
+    return rc < 0 ? rc : exists;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return bytes_compare(*(const struct impel_bytes *)a, *(const struct impel_bytes *)b);
+}
+
+/* The names of all keys of the store, sorted. */
+static int list_keys(const struct gatherer *gatherer, struct impel_bytes **names, size_t *count)
+{
+    const struct impel_bytes args[] = {bytes_of("KEYS"), bytes_of("*")};
+    struct request *request = NULL;
+    int rc = session_call(gatherer->store, args, ARRAY_SIZE(args), &request, gatherer->err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    const struct value *reply = request->call.reply;
+    *names = arena_calloc(gatherer->arena, reply->item_count + 1, sizeof(**names));
+    for (size_t i = 0; *names != NULL && i < reply->item_count; i++) {
+        if (!arena_copy(gatherer->arena, reply->items[i].bytes, &(*names)[i])) {
+            *names = NULL;
+        }
+    }
+    *count = reply->item_count;
+    request_free(request);
+    if (*names == NULL) {
+        return no_memory(gatherer);
+    }
+    qsort(*names, *count, sizeof(**names), compare_names);
+    return IMPEL_OK;
+}
+
+static int list_given(const struct gatherer *gatherer, struct impel_bytes **names, size_t *count)
+{
+    const struct text_list *streams = &gatherer->options->streams;
+
+    *names = arena_calloc(gatherer->arena, streams->count, sizeof(**names));
+    if (*names == NULL) {
+        return no_memory(gatherer);
+    }
+    for (size_t i = 0; i < streams->count; i++) {
+        (*names)[i] = bytes_of(streams->texts[i]);
+    }
+    *count = streams->count;
+    return IMPEL_OK;
+}
+
+/* A stream nobody asked for by name is left out if it has no group to show: a dead-letter stream is
+ * seen in the groups that park to it. */
+static bool worth_showing(const struct gatherer *gatherer, const struct status_stream *stream)
+{
+    return gatherer->options->streams.count > 0 || stream->group_count > 0;
+}
+
+int status_gather(struct status *status,
+                  struct store *store,
+                  const struct options *options,
+                  struct impel_error *err)
+{
+    struct gatherer gatherer = {store, options, &status->arena, err};
+    bool given = options->streams.count > 0;
+    struct impel_bytes *names = NULL;
+    size_t count = 0;
+    int rc = given ? list_given(&gatherer, &names, &count) : list_keys(&gatherer, &names, &count);
+
+    if (rc < 0) {
+        return rc;
+    }
+    status->streams = arena_calloc(&status->arena, count, sizeof(*status->streams));
+    if (status->streams == NULL) {
+        return no_memory(&gatherer);
+    }
+    for (size_t i = 0; i < count; i++) {
+        struct status_stream *stream = &status->streams[status->stream_count];
+        char quoted[64];
+        *stream = (struct status_stream){.name = names[i]};
+        rc = gather_stream(&gatherer, stream);
+        if (rc == 0 && given) {
+            return error_set(err, IMPEL_ERR_NOT_FOUND, "there is no stream '%s' in this store",
+                             bytes_quote(names[i], quoted, sizeof(quoted)));
+        }
+        if (rc < 0 && (given || rc != IMPEL_ERR_WRONG_TYPE)) {
+            return rc;
+        }
+        status->stream_count += rc > 0 && worth_showing(&gatherer, stream);
+    }
+    return IMPEL_OK;
+}
+
+void status_release(struct status *status)
+{
+    arena_release(&status->arena);
+    *status = (struct status){0};
+}

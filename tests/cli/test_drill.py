@@ -1,0 +1,52 @@
+#!/usr/bin/python3
+"""drill: it passes on the embedded store, it shows the four results, it cleans up, and it notices
+when recovery does not work."""
+import json
+import pathlib
+
+from impeltest import check, contains, equal, impel, impel_ok, main, test
+
+
+@test
+def the_drill_passes_and_leaves_nothing_behind(tmp):
+    done = impel("drill", "--json", env={"TMPDIR": str(tmp), "IMPEL_STORE": ""}, deadline_s=120)
+    equal(done.code, 0, done.out + done.err)
+    result = json.loads(done.out)
+    equal([r["holds"] for r in result["results"]], [True] * 4, done.out)
+    equal(result["passed"], True)
+    for part in ["killed with SIGKILL", "deleted from the stream", "poison"]:
+        contains(done.err, part)
+    equal(list(pathlib.Path(tmp).glob("impel-drill-*")), [])
+
+
+@test
+def the_drill_runs_on_a_given_store_and_removes_its_streams(tmp):
+    impel_ok("add", "--stream", "mine", "a=1", store=tmp / "db")
+    done = impel("drill", "--workers", "3", "--kills", "1", "--entries", "30", store=tmp / "db",
+                 env={"TMPDIR": str(tmp)}, deadline_s=120)
+    equal(done.code, 0, done.out + done.err)
+    equal(done.out.count(" holds"), 4, done.out)
+    contains(done.out, "Recovery works.")
+    equal(impel_ok("call", "KEYS", "*", store=tmp / "db"), "mine\n")
+    equal(impel("check", store=tmp / "db").code, 0)
+
+
+@test
+def what_is_kept_is_named(tmp):
+    done = impel("drill", "--workers", "2", "--kills", "1", "--entries", "20", "--keep",
+                 store=tmp / "db", env={"TMPDIR": str(tmp)}, deadline_s=120)
+    equal(done.code, 0, done.out + done.err)
+    contains(done.err, "left in place")
+    keys = impel_ok("call", "KEYS", "*", store=tmp / "db").split()
+    equal(len([k for k in keys if k.startswith("impel-drill-")]), 2, keys)
+    check(list(pathlib.Path(tmp).glob("impel-drill-*/*.prom")), "no metrics were kept")
+
+
+@test
+def somebody_has_to_be_left(tmp):
+    done = impel("drill", "--workers", "2", "--kills", "2", store=tmp / "db")
+    equal(done.code, 2)
+    contains(done.err, "smaller than --workers")
+
+
+main()

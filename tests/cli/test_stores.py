@@ -1,0 +1,124 @@
+#!/usr/bin/python3
+"""Stores that cannot be used: each gives one clear line, exit 1 or 2, and never a crash; and what
+`check` and `call` say of good ones."""
+import os
+import pathlib
+import shutil
+
+from impeltest import (check, contains, equal, impel, impel_ok, json_lines, main, run, skip, test)
+
+
+def fails(done, code, *parts):
+    equal(done.code, code, done.err)
+    equal(len(done.err.strip().splitlines()), 1, done.err)
+    for part in parts:
+        contains(done.err, part)
+
+
+@test
+def unknown_schemes_are_misuse(tmp):
+    fails(impel("read", "--stream", "s", store="nosuch:x"), 2, "nosuch", "lmdb")
+
+
+@test
+def looking_does_not_make_a_store(tmp):
+    for args in [["read", "--stream", "s"], ["status"], ["dead", "list", "--stream", "s"], ["check"]]:
+        fails(impel(*args, store=tmp / "none"), 1, str(tmp / "none"))
+        check(not (tmp / "none").exists(), "impel %s made a store" % args[0])
+
+
+@test
+def folders_that_cannot_be_made_or_written(tmp):
+    (tmp / "file").write_text("x")
+    fails(impel("add", "--stream", "s", "a=1", store=tmp / "file"), 1, str(tmp / "file"))
+    fails(impel("add", "--stream", "s", "a=1", store=tmp / "no" / "where" / "db"), 1, "no/where")
+    if os.getuid() == 0:
+        fails(impel("add", "--stream", "s", "a=1", store="/proc/impel"), 1, "/proc/impel")
+    else:
+        (tmp / "shut").mkdir(mode=0o500)
+        fails(impel("add", "--stream", "s", "a=1", store=tmp / "shut" / "db"), 1)
+
+
+def data_file(db):
+    found = [p for p in pathlib.Path(db).rglob("*") if p.name == "data.mdb"] \
+        if db.is_dir() else [db]
+    return found[0]
+
+
+@test
+def a_damaged_file_is_told_and_not_crashed_on(tmp):
+    impel_ok("add", "--stream", "s", "a=1", store=tmp / "db")
+    for offset, size in [(0, 8192), (0, 64), (8192, 4096)]:
+        shutil.rmtree(tmp / "bad", ignore_errors=True)
+        shutil.copytree(tmp / "db", tmp / "bad")
+        with open(data_file(tmp / "bad"), "r+b") as file:
+            file.seek(offset)
+            file.write(b"\x5a" * size)
+        for command in [["read", "--stream", "s"], ["check"], ["add", "--stream", "s", "a=2"]]:
+            done = impel(*command, store=tmp / "bad")
+            check(done.code in (0, 1), "%s: exit %d\n%s" % (command, done.code, done.err))
+            if done.code:
+                check(done.err.strip(), "nothing is said")
+
+
+@test
+def a_full_map_is_told_and_nothing_is_half_there(tmp):
+    store = "lmdb:%s?map=1mb" % (tmp / "db")
+    line = '{"v":"%s"}\n' % ("x" * 10000)
+    done = impel("add", "--stream", "s", "--jsonl", store=store, stdin=line * 1000)
+    if "map" in done.err and done.code == 2:
+        skip("the map's size cannot be given like this: " + done.err)
+    equal(done.code, 1, done.err)
+    contains(done.err, "full")
+    added = int(done.out)
+    check(0 < added < 1000, done.out)
+    equal(len(json_lines(impel_ok("read", "--stream", "s", store=store))), added)
+    equal(impel("check", store=tmp / "db").code, 0)
+
+
+@test
+def check_counts_what_there_is(tmp):
+    for i in range(3):
+        impel_ok("add", "--stream", "s", "n=%d" % i, store=tmp / "db")
+    impel_ok("call", "XGROUP", "CREATE", "s", "g", "0", store=tmp / "db")
+    impel_ok("call", "XREADGROUP", "GROUP", "g", "c", "COUNT", "2", "STREAMS", "s", ">",
+             store=tmp / "db")
+    contains(impel_ok("check", store=tmp / "db"), "is sound: 1 streams, 3 entries, 1 groups, 1 "
+             "consumers, 2 pending")
+    equal(json_lines(impel_ok("check", "--json", store=tmp / "db")),
+          [{"streams": 1, "entries": 3, "groups": 1, "consumers": 1, "pending": 2, "problems": 0}])
+    fails(impel("check", store="redis://127.0.0.1:1"), 2, "embedded")
+
+
+@test
+def call_answers_as_redis_cli_into_a_pipe(tmp):
+    db = tmp / "db"
+    equal(impel_ok("call", "XADD", "s", "5-1", "name", "a value", store=db), "5-1\n")
+    equal(impel_ok("call", "XLEN", "s", store=db), "1\n")
+    equal(impel_ok("call", "XRANGE", "s", "-", "+", store=db), "5-1\nname\na value\n")
+    done = impel("call", "XADD", "s", "1-1", "a", "b", store=db)
+    equal(done.code, 1)
+    contains(done.out + done.err, "ERR The ID specified in XADD is equal or smaller")
+    equal(impel("call", "NOSUCH", store=db).code, 1)
+    equal(impel("call", store=db).code, 2)
+
+
+@test
+def words_after_the_command_of_call_are_its_own(tmp):
+    db = tmp / "db"
+    impel_ok("call", "XADD", "s", "5-1", "--json", "--help", store=db)
+    equal(impel_ok("call", "XRANGE", "s", "-", "+", store=db), "5-1\n--json\n--help\n")
+
+
+@test
+def call_on_a_terminal_shows_types(tmp):
+    if not shutil.which("script"):
+        skip("no script(1) to make a terminal with")
+    from impeltest import IMPEL
+    impel_ok("call", "XADD", "s", "5-1", "n", "v", store=tmp / "db")
+    done = run(["script", "-qec", "%s call --store lmdb:%s XLEN s" % (IMPEL, tmp / "db"),
+                "/dev/null"])
+    equal(done.out.strip(), "(integer) 1")
+
+
+main()

@@ -1,0 +1,137 @@
+#!/usr/bin/python3
+"""sweep: parks poison, reaps what is gone, reports what is abandoned, and never claims."""
+import json
+
+from impeltest import (check, contains, equal, impel, impel_argv, impel_ok, json_lines, main, start,
+                       test, wait_for)
+
+POLICY = ["--dead-after", "500ms", "--min-idle", "50ms", "--backoff", "0"]
+
+
+def call(store, *words):
+    return impel_ok("call", *words, store=store)
+
+
+def scene(store, stream="s", group="g"):
+    """Four entries under a foreign consumer: poison (delivered 7 times), deleted, and two others."""
+    for i in range(1, 5):
+        call(store, "XADD", stream, "%d-0" % i, "n", str(i))
+    call(store, "XGROUP", "CREATE", stream, group, "0")
+    call(store, "XREADGROUP", "GROUP", group, "foreign", "STREAMS", stream, ">")
+    call(store, "XCLAIM", stream, group, "foreign", "0", "1-0", "RETRYCOUNT", "7")
+    call(store, "XDEL", stream, "2-0")
+
+
+def pending(store, stream="s", group="g"):
+    return call(store, "XPENDING", stream, group, "-", "+", "10").split("\n")[0:-1:4]
+
+
+@test
+def one_pass_parks_reaps_and_reports(tmp):
+    db = tmp / "db"
+    scene(db)
+    done = impel("sweep", "--once", "--json", "--stream", "s", "--group", "g", *POLICY, store=db)
+    equal(done.code, 0, done.err)
+    equal(json_lines(done.out), [{"stream": "s", "group": "g", "consumer": "foreign",
+                                  "state": "foreign", "abandoned": 2, "not_due": 0, "parked": 1,
+                                  "lost": 1}])
+    contains(done.err, "1-0")
+    contains(done.err, "2-0")
+    equal(pending(db), ["3-0", "4-0"])
+    records = json_lines(impel_ok("dead", "list", "--stream", "s", "--json", store=db))
+    equal([(r["original_id"], r["reason"], r["deliveries"], r["consumer"]) for r in records],
+          [("1-0", "max-deliveries", 7, "foreign")])
+
+
+@test
+def what_is_left_keeps_owner_and_count(tmp):
+    db = tmp / "db"
+    scene(db)
+    before = call(db, "XPENDING", "s", "g", "3-0", "4-0", "10").split("\n")
+    impel_ok("sweep", "--once", "--stream", "s", "--group", "g", *POLICY, store=db)
+    after = call(db, "XPENDING", "s", "g", "3-0", "4-0", "10").split("\n")
+    for column in (0, 1, 3):
+        equal(after[column::4], before[column::4], "column %d" % column)
+
+
+@test
+def the_report_is_readable(tmp):
+    db = tmp / "db"
+    call(db, "XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+    text = impel_ok("sweep", "--once", "--stream", "s", "--group", "g", *POLICY, store=db)
+    contains(text, "s, group g\n  nothing is abandoned")
+    call(db, "XADD", "s", "*", "a", "1")
+    call(db, "XREADGROUP", "GROUP", "g", "foreign", "STREAMS", "s", ">")
+    text = impel_ok("sweep", "--once", "--stream", "s", "--group", "g", "--dead-after", "500ms",
+                    store=db)
+    contains(text, "abandoned 0, not due 1, parked 0, lost 0")
+
+
+@test
+def all_of_a_long_list_is_seen_in_one_pass(tmp):
+    db = tmp / "db"
+    impel_ok("add", "--stream", "s", "--jsonl", store=db, stdin='{"n":1}\n' * 12000)
+    call(db, "XGROUP", "CREATE", "s", "g", "0")
+    call(db, "XREADGROUP", "GROUP", "g", "foreign", "STREAMS", "s", ">")
+    done = impel("sweep", "--once", "--json", "--stream", "s", "--group", "g", *POLICY, store=db)
+    equal([r["abandoned"] for r in json_lines(done.out)], [12000], done.err)
+
+
+@test
+def a_missing_group_is_an_error(tmp):
+    db = tmp / "db"
+    call(db, "XADD", "s", "*", "a", "1")
+    done = impel("sweep", "--once", "--stream", "s", "--group", "g", *POLICY, store=db)
+    equal(done.code, 1, done.out)
+    check(done.err.strip(), "nothing is said")
+    equal(impel("sweep", "--once", "--stream", "s", store=db).code, 2)
+    equal(impel("sweep", "--once", "--group", "g", store=db).code, 2)
+
+
+@test
+def the_daemon_settles_all_groups_of_the_config_file(tmp):
+    db = tmp / "db"
+    scene(db, "a", "x")
+    scene(db, "b", "y")
+    config = tmp / "impel.yaml"
+    config.write_text("store: lmdb:%s\nmin-idle: 1h\nbackoff: 0s\ndead-after: 500ms\n"
+                      "interval: 100ms\nmetrics-file: %s\n"
+                      "groups:\n- group: x\n  stream: a\n  min-idle: 50ms\n"
+                      "- group: y\n  stream: [b]\n  min-idle: 50ms\n  max-deliveries: 99\n"
+                      % (db, tmp / "metrics"))
+    daemon = start(impel_argv("sweep", "--config", config, "--log-format", "json"), tmp)
+    wait_for(lambda: pending(db, "a", "x") == ["3-0", "4-0"]
+             and pending(db, "b", "y") == ["1-0", "3-0", "4-0"], what="the sweeps")
+    wait_for(lambda: "abandoned" in daemon.err(), what="a word on what is abandoned")
+    equal(daemon.stop().code, 0)
+    events = json_lines(daemon.err())
+    told = [(e["event"], e["stream"], e.get("id")) for e in events
+            if e["event"] in ("parked", "lost-work")]
+    equal(sorted(told), [("lost-work", "a", "2-0"), ("lost-work", "b", "2-0"),
+                         ("parked", "a", "1-0")])
+    text = (tmp / "metrics").read_text()
+    contains(text, 'impel_parked_total{stream="a",group="x"} 1\n')
+    contains(text, 'impel_lost_total{stream="b",group="y"} 1\n')
+    equal(text.count("# TYPE impel_parked_total"), 1)
+    equal(impel("check", store=db).code, 0)
+
+
+@test
+def a_dead_workers_entries_are_reported_under_its_name(tmp):
+    db = tmp / "db"
+    call(db, "XADD", "s", "*", "a", "1")
+    worker = start(impel_argv("run", "--stream", "s", "--group", "g", "--consumer", "w",
+                              "--dead-after", "500ms", "--", "sh", "-c",
+                              "echo > begun; exec sleep 1000", store=db), tmp)
+    wait_for(lambda: (tmp / "begun").exists(), what="the handler")
+    alive = impel_ok("sweep", "--once", "--json", "--stream", "s", "--group", "g", *POLICY, store=db)
+    equal([r for r in json_lines(alive) if r["abandoned"]], [])
+    worker.kill()
+    done = impel("sweep", "--once", "--json", "--stream", "s", "--group", "g", *POLICY, store=db)
+    equal([(r["consumer"], r["state"], r["abandoned"]) for r in json_lines(done.out)],
+          [("w", "dead", 1)], done.err)
+    equal(json.loads(impel("status", "--json", store=db).out)["streams"][0]["groups"][0]["pending"],
+          1)
+
+
+main()
