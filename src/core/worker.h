@@ -78,8 +78,7 @@ struct worker_options {
     int64_t until_idle_ms;       /* give up with exit code 1 after this; 0 = never */
     struct impel_id group_start; /* for a group that has to be created; default 0-0 */
     int64_t sweep_interval_ms;   /* 1000 */
-    bool
-        name_exclusive; /* a live name is not waited for: EVENT_NAME_TAKEN, then STOPPED with exit
+    bool name_exclusive; /* a live name is not waited for: EVENT_NAME_TAKEN, then STOPPED with exit
                            code 1 at once, and no row is left; the driver then tries another name */
     uint64_t seed;
 };

@@ -10,11 +10,6 @@
 
 void audit_reset(struct stream *s)
 {
-    struct worker *w = s->worker;
-
-    if (w != NULL && s->auditing && s->audit_read != 0) {
-        w->audits_waiting--;
-    }
     free(s->strays);
     s->strays = NULL;
     s->stray_count = s->stray_capacity = s->stray_plain = s->stray_next = 0;
@@ -91,7 +86,7 @@ static void listing_complete(struct stream *s)
     s->taking_old = s->taking;
     s->taking_generation++;
     s->audit_read = w->read == NULL ? 0 : w->read->seq;
-    w->audits_waiting += s->audit_read != 0;
+    w->audit_read = s->audit_read;
 }
 
 void audit_done(struct stream *s, const struct flight *flight)
@@ -196,7 +191,6 @@ void audit_step(struct stream *s)
         return;
     }
     s->auditing = false;
-    w->audits_waiting -= s->audit_read != 0;
     s->audit_read = 0;
     s->proven = true;
     sort_strays(s);

@@ -57,7 +57,7 @@ int64_t read_due_ms(const struct worker *w)
 /* Ends a blocked read whose places are wanted. */
 static void unblock(struct worker *w)
 {
-    bool wanted = w->stopping || w->replaced || alone_wanted(w) || w->audits_waiting > 0 ||
+    bool wanted = w->stopping || w->replaced || alone_wanted(w) || w->audit_read == w->read->seq ||
                   (due_known(w) && w->read_places > 0);
 
     if (w->read_blocks && !w->unblocked && wanted) {
@@ -237,7 +237,8 @@ void read_done(struct worker *w, struct flight *flight)
     w->read_failures = 0;
     take_entries(w, flight);
     w->read_empty = request->read.entry_count == 0;
-    if (w->read_empty && request->read.block_ms == 0) {
+    bool waited = w->now_ms - flight->submitted_ms >= request->read.block_ms;
+    if (w->read_empty && (request->read.block_ms == 0 || !(waited || w->unblocked))) {
         w->read_again_ms = w->now_ms + READ_AGAIN_MS;
     }
 }

@@ -250,7 +250,7 @@ struct worker {
     uint32_t running_due;  /* of these, recovered */
     uint32_t running_lost; /* of these, timed out or lost: their attempt is over */
     size_t due_last_count; /* streams whose due work wants to run alone */
-    size_t audits_waiting; /* audits that wait for the read to land */
+    uint64_t audit_read;   /* the newest read that an audit's proof waits for */
     uint32_t reserved;     /* places for claims, retries and adoptions that are out */
 
     uint64_t pass;   /* renewal passes; a new one makes older holds stale */

@@ -203,7 +203,7 @@ void hand_ok(enum request_kind kind)
 
 void hand_ok_all(enum request_kind kind)
 {
-    while (hand_count(kind) > 0) {
+    for (size_t left = hand_count(kind); left > 0; left--) {
         hand_ok(kind);
     }
 }
@@ -274,4 +274,42 @@ void hand_outcome(uint64_t ms, enum worker_outcome outcome)
 bool hand_holds(uint64_t ms)
 {
     return worker_holds(hand.worker, 0, (struct impel_id){ms, 0});
+}
+
+void hand_look(struct request *look, const struct hand_owner *owners)
+{
+    size_t count = 0;
+
+    while (owners[count].name != NULL) {
+        count++;
+    }
+    look->look.stamped = true;
+    look->look.owners = arena_calloc(&look->arena, count + 1, sizeof(*look->look.owners));
+    look->look.owner_count = count;
+    for (size_t i = 0; i < count; i++) {
+        struct look_owner *owner = &look->look.owners[i];
+        owner->name = bytes_of(owners[i].name);
+        owner->pending = owners[i].pending;
+        owner->state = owners[i].state;
+        owner->in_table = owner->state != OWNER_FOREIGN && owner->state != OWNER_RELEASED;
+        look->look.pending += owner->pending;
+    }
+    hand_reply(look);
+}
+
+void hand_claim(struct request *claim, uint64_t ms, int64_t deliveries, uint64_t next_ms)
+{
+    claim->claim_from.state = OWNER_DEAD;
+    claim->claim_from.wait_ms = -1;
+    claim->claim_from.next = (struct impel_id){next_ms, 0};
+    claim->claim_from.rows = 1;
+    if (ms > 0) {
+        claim->claim_from.entries = arena_calloc(&claim->arena, 1, sizeof(struct delivered));
+        claim->claim_from.entry_count = 1;
+        claim->claim_from.entries[0].entry = hand_entry(ms);
+        claim->claim_from.entries[0].deliveries = deliveries;
+        claim->claim_from.entries[0].idle_ms = 6000;
+        claim->claim_from.entries[0].from = OWNER_DEAD;
+    }
+    hand_reply(claim);
 }

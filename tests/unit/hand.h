@@ -52,7 +52,7 @@ struct request *hand_take_of(enum request_kind kind, const char *stream);
 void hand_reply(struct request *request); /* with what the test filled in */
 void hand_fail(struct request *request, int status);
 void hand_ok(enum request_kind kind);
-void hand_ok_all(enum request_kind kind);
+void hand_ok_all(enum request_kind kind); /* those that are out now */
 /* Fills a read, and answers it: entries ms..ms+count-1 of the request's stream `index`. */
 void hand_deliver(struct request *read, size_t index, uint64_t ms, size_t count);
 /* Group, first beat, the listing of the own PEL: all streams ready, a read out. */
@@ -65,5 +65,15 @@ void hand_outcome_of(struct delivery *delivery,
                      int64_t delay_ms,
                      const char *error);
 bool hand_holds(uint64_t ms);
+/* Answers a look with the stamp, and these owners (name NULL ends the list). */
+struct hand_owner {
+    const char *name;
+    uint64_t pending;
+    enum owner_state state;
+};
+void hand_look(struct request *look, const struct hand_owner *owners);
+/* Answers a claim with one entry, of this many deliveries now; ms = 0: with none. `next_ms` = where
+ * the walk goes on, 0 = at its end. */
+void hand_claim(struct request *claim, uint64_t ms, int64_t deliveries, uint64_t next_ms);
 
 #endif /* HAND_H */
