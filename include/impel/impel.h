@@ -28,11 +28,13 @@
  *     cc orders.c $(pkg-config --cflags --libs impel)
  *
  * store.h opens stores, adds and reads; worker.h has workers and their handlers; event.h and
- * metrics.h say what a worker tells; types.h has the words all of them use. */
+ * metrics.h say what a worker tells; types.h has the words all of them use,
+ * id.h the text of IDs. */
 #ifndef IMPEL_IMPEL_H
 #define IMPEL_IMPEL_H
 
 #include "impel/event.h"
+#include "impel/id.h"
 #include "impel/metrics.h"
 #include "impel/store.h"
 #include "impel/types.h"

@@ -70,14 +70,16 @@ struct impel_new_entry {
     const struct impel_field *fields;
     size_t field_count;
     struct impel_id id; /* in: 0-0 = generate, else the ID to give it, higher than all there are;
-                           out: the ID it has, 0-0 if it was not added: to try again set it anew */
+                           out: the ID it has, 0-0 if it was not added (or nobody knows, after
+                           IMPEL_ERR_TIMEOUT and the like): to try again set it anew */
 };
-/* Adds many at once, in order, for the price of one write where the store can. Returns how many
- * were added, counted from the first: fewer than `count` means that the next one failed, as `err`
- * says (its `status` too) although the return value is not negative; a negative status only if none
- * was. So `rc < 0` is not the whole test here: compare with `count`. It is not one atomic step:
- * entries of others may come to stand in between. An ID that is not higher than all there are is
- * IMPEL_ERR_REPLY. 0 entries are 0. */
+/* Adds many at once, in order, for the price of one write where the store can. Returns how many were
+ * added; a negative status only if none was. So `rc < 0` is not the whole test here: fewer than
+ * `count` means that some were refused, `err` says why the first of them was (its `status` too), and
+ * the `id` of each says which (0-0). One that is refused does not keep the next from being added: a
+ * batch of chosen IDs may simply be added again after a timeout, since an ID that is not higher than
+ * all there are is refused (IMPEL_ERR_REPLY). It is not one atomic step: entries of others may come
+ * to stand in between. 0 entries are 0. */
 IMPEL_API int64_t impel_add_batch(struct impel_store *store,
                                   struct impel_bytes stream,
                                   struct impel_new_entry *entries,

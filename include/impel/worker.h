@@ -77,6 +77,9 @@ IMPEL_API int64_t impel_delivery_attempt(const struct impel_delivery *delivery);
  * NUL-terminated. */
 IMPEL_API struct impel_bytes impel_delivery_field(const struct impel_delivery *delivery,
                                                   const char *name);
+/* The same for a name of any bytes. */
+IMPEL_API struct impel_bytes impel_delivery_field_bytes(const struct impel_delivery *delivery,
+                                                        struct impel_bytes name);
 /* All fields, in the order in which they were added; names may repeat. */
 IMPEL_API size_t impel_delivery_field_count(const struct impel_delivery *delivery);
 /* `index` must be below the count. */
@@ -154,13 +157,16 @@ struct impel_worker_options {
                               they stop every worker of the process that has not set this */
 
     /* What it tells. */
-    void (*event)(void *user, const struct impel_event *event); /* see event.h */
+    void (*event)(const struct impel_event *event, void *event_user); /* see event.h */
     void *event_user;
     enum impel_level event_level; /* events below this are not made; the default is all of them */
     const char *metrics_file;     /* rewritten every second, atomically, so one worker a file;
                                      default: none */
 
-    uint64_t reserved[16]; /* 0; room for more */
+    struct impel_id group_start; /* a group that has to be created gets the entries after this ID;
+                                    default 0-0: all that the stream has */
+
+    uint64_t reserved[14]; /* 0; room for more */
 };
 
 struct impel_worker;
@@ -183,6 +189,9 @@ IMPEL_API int impel_worker_run(struct impel_worker *worker, struct impel_error *
 IMPEL_API void impel_worker_stop(struct impel_worker *worker);
 /* Frees a worker that is not running, so not from a handler or the event callback; NULL is fine. */
 IMPEL_API void impel_worker_free(struct impel_worker *worker);
+/* The name it runs under; empty until a slot name was found. From any thread; lives as long as the
+ * worker. */
+IMPEL_API struct impel_bytes impel_worker_consumer(const struct impel_worker *worker);
 /* The sums over all its streams. From any thread, at any time between new and free, but not from
  * the event callback. Fills all of `metrics`. */
 IMPEL_API void impel_worker_metrics(const struct impel_worker *worker,

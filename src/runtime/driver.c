@@ -23,7 +23,7 @@ void runtime_tell(void *user, const struct impel_event *event)
 {
     struct runtime *runtime = user;
     if (runtime->options.event != NULL && event->level >= runtime->options.event_level) {
-        runtime->options.event(runtime->options.event_user, event);
+        runtime->options.event(event, runtime->options.event_user);
     }
 }
 
@@ -69,7 +69,7 @@ static void on_event(struct runtime *runtime, const struct worker_event *event)
 {
     metrics_note(runtime->metrics, event);
     note_cause(runtime, event);
-    if (event->kind == EVENT_NAME_TAKEN && runtime->slot > 0) {
+    if (event->kind == EVENT_NAME_TAKEN && runtime->slotted) {
         return; /* no news: another slot is tried */
     }
     if (event->kind == EVENT_STARTED) {
@@ -85,7 +85,7 @@ static void on_event(struct runtime *runtime, const struct worker_event *event)
     };
     struct impel_event told;
     event_from_worker(event, &context, &told);
-    runtime->options.event(runtime->options.event_user, &told);
+    runtime->options.event(&told, runtime->options.event_user);
 }
 
 /* ---- requests ---- */
@@ -131,14 +131,25 @@ static void hand_back(struct runtime *runtime)
 
 /* ---- handlers ---- */
 
+static void take_stops(struct runtime *runtime, int64_t now_ms)
+{
+    unsigned asked = atomic_load(&runtime->stops);
+    while (runtime->stops_seen < asked) {
+        runtime->stops_seen++;
+        worker_stop(runtime->worker, now_ms);
+    }
+}
+
 void runtime_finished(void *user, struct delivery *delivery, const struct handler_result *result)
 {
     struct runtime *runtime = user;
     ASSERT(runtime->running > 0);
     runtime->running--;
     if (!runtime->stopped) {
+        int64_t now_ms = runtime_now_ms();
+        take_stops(runtime, now_ms); /* first: what is asked to stop starts nothing in this place */
         worker_outcome(runtime->worker, delivery, result->outcome, result->delay_ms, result->error,
-                       runtime_now_ms());
+                       now_ms);
     }
 }
 
@@ -206,15 +217,6 @@ static int act(struct runtime *runtime, int64_t now_ms)
 
 /* ---- the turn ---- */
 
-static void take_stops(struct runtime *runtime, int64_t now_ms)
-{
-    unsigned asked = atomic_load(&runtime->stops);
-    while (runtime->stops_seen < asked) {
-        runtime->stops_seen++;
-        worker_stop(runtime->worker, now_ms);
-    }
-}
-
 /* One round: true if anything happened, so that another may find more to do. `wait_ms` gets the next
  * deadline; it holds only if nothing did. */
 static bool round_once(struct runtime *runtime, int64_t *wait_ms)
@@ -239,7 +241,7 @@ static bool round_once(struct runtime *runtime, int64_t *wait_ms)
 /* The machine has stopped: on to another slot if this one was taken, else to the end. */
 static bool next_slot(struct runtime *runtime)
 {
-    if (!runtime->name_taken || runtime->slot == 0 || runtime->exit_code == 0 ||
+    if (!runtime->name_taken || !runtime->slotted || runtime->exit_code == 0 ||
         atomic_load(&runtime->stops) > 0) {
         return false;
     }

@@ -6,6 +6,7 @@
 #include <sys/random.h>
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +64,7 @@ static int check_options(const struct runtime_options *options, struct impel_err
         problem = "no stream is named";
     } else if (worker->stream_count > WORKER_STREAMS_MAX) {
         problem = "a worker reads at most 1000 streams";
-    } else if (worker->group.size == 0) {
+    } else if (worker->group.data == NULL) {
         problem = "no group is named";
     } else if (bytes_equal(worker->consumer, bytes_of(RELEASED_NAME))) {
         problem = "the consumer name " RELEASED_NAME " is reserved";
@@ -129,6 +130,8 @@ static bool copy_options(struct runtime *runtime, const struct runtime_options *
             return false;
         }
     }
+    runtime->slotted = worker->consumer.size == 0;
+    worker->name_exclusive = runtime->slotted;
     worker->streams = streams;
     worker->dead_letters = dead_letters;
     runtime->env.streams = streams;
@@ -157,12 +160,11 @@ int runtime_make_worker(struct runtime *runtime, struct impel_error *err)
 {
     worker_free(runtime->worker);
     runtime->worker = NULL;
-    if (runtime->slot > 0 || runtime->options.worker.consumer.size == 0) {
+    if (runtime->slotted) {
         if (runtime->slot >= SLOTS_MAX) {
             return error_set(err, IMPEL_ERR_BUSY, "no slot name is free; give the worker a name");
         }
         next_slot_name(runtime);
-        runtime->options.worker.name_exclusive = true;
     }
     runtime->worker = worker_new(&runtime->options.worker, runtime_now_ms());
     if (runtime->worker == NULL) {
@@ -343,32 +345,68 @@ int runtime_new(const struct runtime_options *options,
     return IMPEL_OK;
 }
 
+/* What TERM and INT did before the first of the process's workers began to run: it is so again after
+ * the last. */
+static struct {
+    pthread_mutex_t lock;
+    unsigned running;
+    struct sigaction before[STOP_SIGNALS];
+} shared_signals = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void watch_signals(struct runtime *runtime)
+{
+    pthread_mutex_lock(&shared_signals.lock);
+    for (int i = 0; i < STOP_SIGNALS; i++) {
+        if (shared_signals.running == 0) {
+            (void)sigaction(stop_signals[i], NULL, &shared_signals.before[i]);
+        }
+        (void)uv_signal_start(&runtime->signals[i], on_signal, stop_signals[i]);
+    }
+    shared_signals.running++;
+    pthread_mutex_unlock(&shared_signals.lock);
+}
+
+static void unwatch_signals(struct runtime *runtime)
+{
+    pthread_mutex_lock(&shared_signals.lock);
+    shared_signals.running--;
+    for (int i = 0; i < STOP_SIGNALS; i++) {
+        (void)uv_signal_stop(&runtime->signals[i]);
+        if (shared_signals.running == 0) {
+            (void)sigaction(stop_signals[i], &shared_signals.before[i], NULL);
+        }
+    }
+    pthread_mutex_unlock(&shared_signals.lock);
+}
+
+static sigset_t only_sigpipe(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGPIPE);
+    return set;
+}
+
 /* A write to a command that does not read must not end the process: SIGPIPE is blocked in this
  * thread only, and what came of it is taken away before it is unblocked. */
 static void enter_thread(struct runtime *runtime)
 {
-    sigset_t pipe_only;
-    sigemptyset(&pipe_only);
-    sigaddset(&pipe_only, SIGPIPE);
+    sigset_t pipe_only = only_sigpipe();
     pthread_sigmask(SIG_BLOCK, &pipe_only, &runtime->mask_before);
-    for (int i = 0; i < STOP_SIGNALS && runtime->options.signals; i++) {
-        (void)sigaction(stop_signals[i], NULL, &runtime->signals_before[i]);
-        (void)uv_signal_start(&runtime->signals[i], on_signal, stop_signals[i]);
+    if (runtime->options.signals) {
+        watch_signals(runtime);
     }
 }
 
 static void leave_thread(struct runtime *runtime)
 {
-    for (int i = 0; i < STOP_SIGNALS && runtime->options.signals; i++) {
-        (void)uv_signal_stop(&runtime->signals[i]);
-        (void)sigaction(stop_signals[i], &runtime->signals_before[i], NULL);
+    sigset_t pipe_only = only_sigpipe();
+    const struct timespec at_once = {0};
+    if (runtime->options.signals) {
+        unwatch_signals(runtime);
     }
-    if (!sigismember(&runtime->mask_before, SIGPIPE)) {
-        sigset_t pipe_only;
-        sigemptyset(&pipe_only);
-        sigaddset(&pipe_only, SIGPIPE);
-        while (sigtimedwait(&pipe_only, NULL, &(struct timespec){0}) == SIGPIPE) {
-        }
+    while (!sigismember(&runtime->mask_before, SIGPIPE) &&
+           sigtimedwait(&pipe_only, NULL, &at_once) == SIGPIPE) {
     }
     pthread_sigmask(SIG_SETMASK, &runtime->mask_before, NULL);
 }
@@ -453,7 +491,7 @@ void runtime_metrics(const struct runtime *runtime, struct impel_metrics *metric
 
 struct impel_bytes runtime_consumer(const struct runtime *runtime)
 {
-    if (runtime->slot == 0 || atomic_load(&runtime->named)) {
+    if (!runtime->slotted || atomic_load(&runtime->named)) {
         return runtime->env.consumer;
     }
     return (struct impel_bytes){0};

@@ -46,7 +46,7 @@ struct runtime_options {
     struct runtime_handler handler;
     bool signals;             /* SIGTERM and SIGINT stop it; the second one at once */
     const char *metrics_file; /* NULL = none; rewritten every second, by rename */
-    void (*event)(void *user, const struct impel_event *event); /* may be NULL */
+    void (*event)(const struct impel_event *event, void *event_user); /* may be NULL */
     void *event_user;
     enum impel_level event_level; /* events below it are not made */
 };

@@ -37,7 +37,6 @@ struct runtime {
     uv_async_t wake;      /* from the store's threads and from runtime_stop() */
     uv_timer_t metrics_timer;
     uv_signal_t signals[STOP_SIGNALS];
-    struct sigaction signals_before[STOP_SIGNALS];
     bool loop_ready, handles_ready, ran;
     sigset_t mask_before; /* of the thread that runs */
 
@@ -48,7 +47,8 @@ struct runtime {
     atomic_uint stops;   /* asked for, from anywhere */
     unsigned stops_seen; /* handed to the machine */
 
-    unsigned slot; /* the slot name being tried or held; 0 = the name was given */
+    bool slotted;  /* the name is a slot's, not a given one */
+    unsigned slot; /* the number of the slot that is tried, or held */
     char slot_name[SLOT_NAME_SIZE];
     atomic_bool named; /* env.consumer is final, and may be read from any thread */
     bool name_taken;   /* the machine said so: the next slot is tried once it has stopped */
