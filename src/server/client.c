@@ -1,0 +1,381 @@
+/* client.c -- a connection: its buffers, what it may cost, its end.
+ *
+ * Input waits in one buffer that grows only with what has arrived. Output that the kernel does not
+ * take at once waits too, up to a limit: a client that does not read what it asked for is cut, so
+ * that nobody else pays for it. (It is not throttled instead: clients that write a whole pipeline
+ * before they read the first reply are common, and would wait for ever.) */
+#include "server/state.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    READ_ROOM = 16 * 1024,       /* what a read may bring at least */
+    READ_ROOM_MAX = 1024 * 1024, /* and at most, while a large request comes in */
+    BUFFER_KEPT = 64 * 1024,     /* a larger one is given back when it is empty */
+    KEEPALIVE_S = 300,
+};
+
+/* ---- the end ---- */
+
+static void client_free(struct client *client)
+{
+    struct server *server = client->server;
+
+    link_remove(&client->all);
+    server->client_count--;
+    buf_release(&client->in);
+    buf_release(&client->out);
+    buf_release(&client->sending);
+    free((void *)(uintptr_t)client->name.data);
+    free((void *)(uintptr_t)client->lib_name.data);
+    free((void *)(uintptr_t)client->lib_version.data);
+    free(client);
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+    struct client *client = handle->data;
+
+    if (--client->handles == 0) {
+        client_free(client);
+    }
+}
+
+void client_close(struct client *client)
+{
+    if ((client->flags & CLIENT_CLOSING) != 0) {
+        return;
+    }
+    if ((client->flags & CLIENT_BLOCKED) != 0) {
+        wait_end(client, NULL);
+    }
+    multi_discard(client);
+    client->flags |= CLIENT_CLOSING;
+    link_remove(&client->ready);
+    link_remove(&client->dirty);
+    uv_close(&client->io.handle, on_handle_closed);
+    uv_close((uv_handle_t *)&client->timer, on_handle_closed);
+}
+
+void client_close_after(struct client *client)
+{
+    client->flags |= CLIENT_CLOSE_AFTER;
+    client_dirty(client);
+}
+
+void client_ready(struct client *client)
+{
+    if (client->ready.next == NULL && (client->flags & CLIENT_CLOSING) == 0) {
+        link_append(&client->server->ready, &client->ready);
+    }
+}
+
+void client_dirty(struct client *client)
+{
+    if (client->dirty.next == NULL && (client->flags & CLIENT_CLOSING) == 0) {
+        link_append(&client->server->dirty, &client->dirty);
+    }
+}
+
+/* ---- output ---- */
+
+static void buffer_rest(struct buf *buf)
+{
+    if (buf->capacity > BUFFER_KEPT) {
+        buf_release(buf);
+    } else {
+        buf_clear(buf);
+    }
+}
+
+static void on_written(uv_write_t *write, int code)
+{
+    struct client *client = write->data;
+
+    client->is_sending = false;
+    buffer_rest(&client->sending);
+    if (code < 0) {
+        client_close(client);
+    } else {
+        client_flush(client);
+    }
+}
+
+/* Hands what the kernel did not take at once to the loop. */
+static void send_later(struct client *client, size_t sent)
+{
+    struct buf empty = client->sending;
+    uv_buf_t rest;
+
+    client->sending = client->out;
+    client->out = empty;
+    buf_clear(&client->out);
+    client->out.size_max = client->sending.size_max;
+    rest =
+        uv_buf_init((char *)client->sending.data + sent, (unsigned)(client->sending.size - sent));
+    client->write.data = client;
+    client->is_sending = uv_write(&client->write, &client->io.stream, &rest, 1, on_written) == 0;
+    if (!client->is_sending) {
+        client_close(client);
+    }
+}
+
+void client_flush(struct client *client)
+{
+    struct server *server = client->server;
+
+    if ((client->flags & CLIENT_CLOSING) != 0) {
+        return;
+    }
+    if (client->out.failed) {
+        server->stats.cut_slow++;
+        server_log(server, 2, "client %llu at %s is cut: it does not take its replies",
+                   (unsigned long long)client->id, client->address);
+        client_close(client);
+        return;
+    }
+    if (client->is_sending) {
+        return;
+    }
+    if (client->out.size > 0) {
+        uv_buf_t all = uv_buf_init((char *)client->out.data, (unsigned)client->out.size);
+        int sent = uv_try_write(&client->io.stream, &all, 1);
+        server->stats.output_bytes += client->out.size;
+        if (sent < 0 && sent != UV_EAGAIN) {
+            client_close(client);
+            return;
+        }
+        if (sent < 0 || (size_t)sent < client->out.size) {
+            send_later(client, sent < 0 ? 0 : (size_t)sent);
+            return;
+        }
+        buffer_rest(&client->out);
+    }
+    if ((client->flags & CLIENT_CLOSE_AFTER) != 0) {
+        client_close(client);
+    }
+}
+
+/* ---- input ---- */
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
+{
+    struct client *client = handle->data;
+    struct buf *in = &client->in;
+    size_t room = READ_ROOM;
+
+    (void)suggested;
+    if (client->in_at == in->size) {
+        buffer_rest(in);
+        client->in_at = 0;
+    } else if (client->in_at > 0 && in->capacity - in->size < READ_ROOM) {
+        memmove(in->data, in->data + client->in_at, in->size - client->in_at);
+        in->size -= client->in_at;
+        client->in_at = 0;
+    }
+    if (in->size > READ_ROOM) {
+        room = in->size < READ_ROOM_MAX ? in->size : READ_ROOM_MAX;
+    }
+    if (room > in->size_max - in->size) {
+        room = in->size_max - in->size;
+    }
+    void *data = room == 0 ? NULL : buf_reserve(in, room);
+    *out = uv_buf_init(data, data == NULL ? 0 : (unsigned)room);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *room)
+{
+    struct client *client = stream->data;
+    struct server *server = client->server;
+
+    (void)room;
+    if (got == UV_ENOBUFS) {
+        server->stats.cut_full++;
+        server_log(server, 2, "client %llu at %s is cut: its requests are more than it may keep",
+                   (unsigned long long)client->id, client->address);
+    }
+    if (got < 0) {
+        client_close(client);
+        return;
+    }
+    if ((client->flags & CLIENT_CLOSE_AFTER) != 0) {
+        return;
+    }
+    client->in.size += (size_t)got;
+    client->active_ms = (int64_t)uv_now(&server->loop);
+    server->stats.input_bytes += (uint64_t)got;
+    client_ready(client);
+}
+
+/* ---- the beginning ---- */
+
+static void address_text(const struct sockaddr_storage *address, char *text, size_t size)
+{
+    char host[INET6_ADDRSTRLEN] = "?";
+
+    if (address->ss_family == AF_INET6) {
+        const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)(const void *)address;
+        uv_ip6_name(six, host, sizeof(host));
+        (void)snprintf(text, size, "[%s]:%d", host, ntohs(six->sin6_port));
+    } else {
+        const struct sockaddr_in *four = (const struct sockaddr_in *)(const void *)address;
+        uv_ip4_name(four, host, sizeof(host));
+        (void)snprintf(text, size, "%s:%d", host, ntohs(four->sin_port));
+    }
+}
+
+static bool address_is_local(const struct sockaddr_storage *address)
+{
+    if (address->ss_family == AF_INET6) {
+        const struct in6_addr *six =
+            &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+        return IN6_IS_ADDR_LOOPBACK(six) || (IN6_IS_ADDR_V4MAPPED(six) && six->s6_addr[12] == 127);
+    }
+    const struct sockaddr_in *four = (const struct sockaddr_in *)(const void *)address;
+    return ntohl(four->sin_addr.s_addr) >> 24 == 127;
+}
+
+static void client_addresses(struct client *client, const struct listener *listener)
+{
+    struct sockaddr_storage address = {0};
+    int size = sizeof(address);
+
+    if (listener->is_unix) {
+        client->flags |= CLIENT_UNIX | CLIENT_LOCAL;
+        (void)snprintf(client->address, sizeof(client->address), "%.60s:0", listener->text);
+        (void)snprintf(client->local_address, sizeof(client->local_address), "%.60s:0",
+                       listener->text);
+        return;
+    }
+    if (uv_tcp_getpeername(&client->io.tcp, (struct sockaddr *)&address, &size) == 0) {
+        address_text(&address, client->address, sizeof(client->address));
+        client->flags |= address_is_local(&address) ? CLIENT_LOCAL : 0;
+    }
+    size = sizeof(address);
+    if (uv_tcp_getsockname(&client->io.tcp, (struct sockaddr *)&address, &size) == 0) {
+        address_text(&address, client->local_address, sizeof(client->local_address));
+    }
+}
+
+static void client_start(struct client *client, struct listener *listener)
+{
+    struct server *server = client->server;
+    struct resp_limits limits;
+
+    client->id = ++server->next_client_id;
+    client->version = 2;
+    client->created_ms = client->active_ms = (int64_t)uv_now(&server->loop);
+    resp_limits_default(&limits);
+    limits.items_max = 1024 * 1024;
+    limits.total_max = server->options.input_bytes_max;
+    resp_request_scan_init(&client->scan, &limits);
+    buf_init(&client->in, server->options.input_bytes_max);
+    buf_init(&client->out, server->options.output_bytes_max);
+    buf_init(&client->sending, server->options.output_bytes_max);
+    if (server->password != NULL) {
+        client->flags |= CLIENT_UNPRIVILEGED;
+        client->scan.unauthenticated = true;
+    }
+    client_addresses(client, listener);
+    if (!listener->is_unix) {
+        uv_tcp_nodelay(&client->io.tcp, 1);
+        uv_tcp_keepalive(&client->io.tcp, 1, KEEPALIVE_S);
+    }
+    server->stats.connections++;
+    if (server->client_count > server->options.clients_max) {
+        server->stats.rejected_connections++;
+        buf_append_text(&client->out, "-ERR max number of clients reached\r\n");
+        client->flags |= CLIENT_CLOSE_AFTER;
+        client_flush(client);
+    } else if (uv_read_start(&client->io.stream, on_alloc, on_read) < 0) {
+        client_close(client);
+    }
+}
+
+void client_accept(struct listener *listener)
+{
+    struct server *server = listener->server;
+    struct client *client = calloc(1, sizeof(*client));
+
+    if (client == NULL) {
+        server_log(server, 3, "no memory for another client");
+        return;
+    }
+    client->server = server;
+    client->handles = 2;
+    if (listener->is_unix) {
+        uv_pipe_init(&server->loop, &client->io.pipe, 0);
+    } else {
+        uv_tcp_init(&server->loop, &client->io.tcp);
+    }
+    uv_timer_init(&server->loop, &client->timer);
+    client->io.handle.data = client;
+    client->timer.data = client;
+    link_append(&server->clients, &client->all);
+    server->client_count++;
+    if (uv_accept(&listener->io.stream, &client->io.stream) < 0) {
+        client_close(client);
+        return;
+    }
+    client_start(client, listener);
+}
+
+/* ---- in words ---- */
+
+static void put_flags(const struct client *client, struct buf *out)
+{
+    char text[8];
+    size_t size = 0;
+
+    text[size] = 'N';
+    if ((client->flags & CLIENT_BLOCKED) != 0) {
+        text[size++] = 'b';
+    }
+    if ((client->flags & CLIENT_MULTI) != 0) {
+        text[size++] = 'x';
+    }
+    if ((client->flags & CLIENT_CLOSE_AFTER) != 0) {
+        text[size++] = 'c';
+    }
+    if ((client->flags & CLIENT_UNIX) != 0) {
+        text[size++] = 'U';
+    }
+    if ((client->flags & CLIENT_NO_EVICT) != 0) {
+        text[size++] = 'e';
+    }
+    buf_append(out, text, size == 0 ? 1 : size);
+}
+
+void client_describe(const struct client *client, struct buf *out)
+{
+    int64_t now_ms = (int64_t)uv_now(&client->server->loop);
+    uv_os_fd_t fd = -1;
+
+    (void)uv_fileno(&client->io.handle, &fd);
+    buf_appendf(out, "id=%llu addr=%s laddr=%s fd=%d name=", (unsigned long long)client->id,
+                client->address, client->local_address, fd);
+    buf_append_bytes(out, client->name);
+    buf_appendf(out, " age=%lld idle=%lld flags=", (long long)(now_ms - client->created_ms) / 1000,
+                (long long)(now_ms - client->active_ms) / 1000);
+    put_flags(client, out);
+    buf_appendf(
+        out,
+        " db=0 sub=0 psub=0 ssub=0 multi=%lld watch=%zu qbuf=%zu qbuf-free=%zu "
+        "argv-mem=0 multi-mem=%zu rbs=0 rbp=0 obl=%zu oll=0 omem=%zu tot-mem=%zu events=r "
+        "cmd=%s user=default redir=-1 resp=%d lib-name=",
+        (client->flags & CLIENT_MULTI) != 0 ? (long long)client->multi.count : -1LL,
+        client->watch_count, client->in.size - client->in_at, client->in.capacity - client->in.size,
+        client->multi.size_bytes, client->out.size, client->sending.size,
+        sizeof(*client) + client->in.capacity + client->out.capacity + client->sending.capacity,
+        client->last_row == NULL ? "NULL" : client->last_row->name, client->version);
+    buf_append_bytes(out, client->lib_name);
+    buf_append_text(out, " lib-ver=");
+    buf_append_bytes(out, client->lib_version);
+    buf_append_text(out, "\n");
+}

@@ -1,0 +1,263 @@
+/* engine.c -- transactions begun late and ended together, and the few looks at rows that only the
+ * server needs. */
+#include "server/engine.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+int engine_open(struct engine *engine,
+                const struct engine_options *options,
+                struct impel_error *err)
+{
+    *engine = (struct engine){
+        .node_size_max = NODE_SIZE_MAX,
+        .node_entries_max = NODE_ENTRIES_MAX,
+    };
+    engine->request.kind = REQUEST_CALL;
+    int rc = env_open(&options->env, &engine->env, err);
+    if (rc < 0) {
+        return rc;
+    }
+    engine->watch.wake = options->wake;
+    engine->watch.user = options->user;
+    env_watch_add(engine->env, &engine->watch);
+    engine->seen_word = side_word(&engine->env->side);
+    engine->seen_commit = env_commit_number(engine->env);
+    return IMPEL_OK;
+}
+
+void engine_close(struct engine *engine)
+{
+    if (engine->env == NULL) {
+        return;
+    }
+    engine_abort(engine);
+    env_watch_remove(engine->env, &engine->watch);
+    if (engine->read_cache != NULL) {
+        mdb_txn_abort(engine->read_cache);
+    }
+    arena_release(&engine->request.arena);
+    env_close(engine->env);
+    engine->env = NULL;
+}
+
+/* A process that is stopped from the terminal must not keep the lock meanwhile. */
+static void hold_stop_signal(struct engine *engine)
+{
+    sigset_t stop;
+
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTSTP);
+    pthread_sigmask(SIG_BLOCK, &stop, &engine->signals);
+}
+
+static void release_stop_signal(struct engine *engine)
+{
+    pthread_sigmask(SIG_SETMASK, &engine->signals, NULL);
+}
+
+static void end_read(struct engine *engine)
+{
+    env_end_read(&engine->txn);
+    engine->mode = ENGINE_IDLE;
+}
+
+static int begin_write(struct engine *engine, bool *foreign, struct impel_error *err)
+{
+    int rc = side_lock(&engine->env->side);
+
+    if (rc < 0) {
+        return error_set(err, rc, "another process has the store's lock");
+    }
+    hold_stop_signal(engine);
+    rc = env_begin_write(engine->env, &engine->txn, err);
+    if (rc < 0) {
+        side_unlock(&engine->env->side);
+        release_stop_signal(engine);
+        return rc;
+    }
+    lmdb_node_limits(&engine->txn, engine->node_size_max, engine->node_entries_max);
+    /* Under the lock nobody else commits, so what differs now was done before. */
+    if (env_commit_number(engine->env) != engine->seen_commit) {
+        *foreign = true;
+    }
+    engine->mode = ENGINE_WRITES;
+    engine->any_signal = false;
+    return IMPEL_OK;
+}
+
+int engine_begin(struct engine *engine, bool writes, bool *foreign, struct impel_error *err)
+{
+    if (engine->mode == ENGINE_WRITES || (engine->mode == ENGINE_READS && !writes)) {
+        return IMPEL_OK;
+    }
+    if (engine->mode == ENGINE_READS) {
+        end_read(engine);
+    }
+    if (writes) {
+        return begin_write(engine, foreign, err);
+    }
+    int rc = env_begin_read(engine->env, &engine->read_cache, &engine->txn, err);
+    if (rc >= 0) {
+        engine->mode = ENGINE_READS;
+    }
+    return rc;
+}
+
+static int64_t unix_now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+int engine_call(struct engine *engine,
+                const struct impel_bytes *args,
+                size_t arg_count,
+                int version,
+                struct call_wait *wait,
+                struct value **reply)
+{
+    struct request *request = &engine->request;
+
+    ASSERT(engine->mode != ENGINE_IDLE);
+    arena_release(&request->arena);
+    request->call.args = args;
+    request->call.arg_count = arg_count;
+    request->call.resp3 = version >= 3;
+    request->call.reply = NULL;
+    engine->txn.now_ms = unix_now_ms();
+    engine->txn.signal = false;
+    int rc = lmdb_call(&engine->txn, request, wait);
+    engine->signalled = engine->txn.signal;
+    engine->any_signal |= engine->signalled;
+    if (rc >= 0 && engine->txn.status < 0) {
+        rc = engine->txn.status;
+    }
+    *reply = request->call.reply;
+    return rc;
+}
+
+const char *engine_error(const struct engine *engine, int status)
+{
+    return engine->txn.status < 0 && engine->txn.error.text[0] != '\0' ? engine->txn.error.text
+                                                                       : status_text(status);
+}
+
+static void end_write(struct engine *engine)
+{
+    /* What this process wrote its own waiters have seen; others' waiters see it by the word. */
+    engine->seen_word = side_word(&engine->env->side);
+    engine->seen_commit = env_commit_number(engine->env);
+    side_unlock(&engine->env->side);
+    release_stop_signal(engine);
+    engine->mode = ENGINE_IDLE;
+}
+
+int engine_commit(struct engine *engine, struct impel_error *err)
+{
+    int rc = IMPEL_OK;
+
+    if (engine->mode == ENGINE_READS) {
+        end_read(engine);
+    } else if (engine->mode == ENGINE_WRITES) {
+        engine->txn.signal = engine->any_signal;
+        rc = env_commit(engine->env, &engine->txn, err);
+        end_write(engine);
+    }
+    return rc;
+}
+
+void engine_abort(struct engine *engine)
+{
+    if (engine->mode == ENGINE_READS) {
+        end_read(engine);
+    } else if (engine->mode == ENGINE_WRITES) {
+        env_abort(&engine->txn);
+        end_write(engine);
+    }
+}
+
+bool engine_arm(struct engine *engine)
+{
+    return env_watch_arm(engine->env, &engine->watch, engine->seen_word, engine->seen_commit);
+}
+
+void engine_disarm(struct engine *engine)
+{
+    env_watch_disarm(engine->env, &engine->watch);
+}
+
+void engine_seen(struct engine *engine)
+{
+    engine->seen_word = side_word(&engine->env->side);
+    engine->seen_commit = env_commit_number(engine->env);
+}
+
+/* ---- looks at rows ---- */
+
+int engine_print(struct engine *engine, struct impel_bytes key, struct key_print *out)
+{
+    struct lmdb_stream *stream = NULL;
+    struct impel_bytes value;
+
+    *out = (struct key_print){.kind = LMDB_KEY_NONE};
+    engine->txn.now_ms = unix_now_ms();
+    int rc = lmdb_key_kind(&engine->txn, key, &out->kind);
+    if (rc >= 0 && out->kind == LMDB_KEY_STREAM) {
+        rc = lmdb_stream_find(&engine->txn, key, &stream);
+        if (rc >= 0) {
+            out->number = stream->number;
+            out->length = stream->length;
+            out->entries_added = stream->entries_added;
+            out->last_id = stream->last_id;
+            out->first_id = stream->first_id;
+        }
+    } else if (rc >= 0 && out->kind == LMDB_KEY_STRING) {
+        rc = lmdb_string_get(&engine->txn, key, &value);
+        out->value_hash = rc >= 0 ? hash_bytes(value, 0) : 0;
+    }
+    return rc;
+}
+
+bool key_print_equal(const struct key_print *a, const struct key_print *b)
+{
+    return a->kind == b->kind && a->number == b->number && a->length == b->length &&
+           a->entries_added == b->entries_added && id_equal(a->last_id, b->last_id) &&
+           id_equal(a->first_id, b->first_id) && a->value_hash == b->value_hash &&
+           a->expires_ms == b->expires_ms;
+}
+
+int engine_group_ready(struct engine *engine,
+                       struct impel_bytes key,
+                       struct impel_bytes group_name,
+                       bool *ready)
+{
+    struct lmdb_stream *stream = NULL;
+    struct lmdb_group *group = NULL;
+    struct impel_id last;
+
+    *ready = true; /* also for an error */
+    engine->txn.now_ms = unix_now_ms();
+    int rc = lmdb_stream_find(&engine->txn, key, &stream);
+    rc = rc < 0 ? rc : lmdb_group_find(&engine->txn, stream, group_name, &group);
+    if (rc < 0) {
+        return engine->txn.status;
+    }
+    rc = lmdb_stream_last(&engine->txn, stream, &last);
+    if (rc == IMPEL_ERR_NOT_FOUND) {
+        *ready = false;
+        return IMPEL_OK;
+    }
+    *ready = rc < 0 || id_compare(last, group->last_id) > 0;
+    return rc;
+}
+
+int engine_key_count(struct engine *engine, uint64_t *count)
+{
+    engine->txn.now_ms = unix_now_ms();
+    return lmdb_key_count(&engine->txn, count);
+}

@@ -1,0 +1,55 @@
+/* serve.c -- the server alone, for tests and benches: serve PATH SYNC [LISTEN...] [unix:PATH]
+ * [password:TEXT]. SYNC is full or process. Prints what it logs. */
+#include "server/server.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    LISTEN_MAX = 16,
+};
+
+static void print_line(void *user, int level, const char *text)
+{
+    (void)user;
+    printf("%d %s\n", level, text);
+    fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+    const char *listen[LISTEN_MAX];
+    struct server_options options = {.listen = listen, .log = print_line};
+    struct server *server = NULL;
+    struct impel_error err = {0};
+
+    if (argc < 3) {
+        fprintf(stderr, "usage: serve PATH full|process [LISTEN...]\n");
+        return 2;
+    }
+    options.path = argv[1];
+    options.sync_process = strcmp(argv[2], "process") == 0;
+    for (int i = 3; i < argc && options.listen_count < LISTEN_MAX; i++) {
+        if (strncmp(argv[i], "unix:", 5) == 0) {
+            options.unix_path = argv[i] + 5;
+        } else if (strncmp(argv[i], "password:", 9) == 0) {
+            options.password = argv[i] + 9;
+        } else if (strncmp(argv[i], "clients:", 8) == 0) {
+            (void)sscanf(argv[i] + 8, "%u", &options.clients_max);
+        } else if (strncmp(argv[i], "output:", 7) == 0) {
+            unsigned long long bytes = 0;
+            (void)sscanf(argv[i] + 7, "%llu", &bytes);
+            options.output_bytes_max = bytes;
+        } else {
+            listen[options.listen_count++] = argv[i];
+        }
+    }
+    int rc = server_new(&options, &server, &err);
+    rc = rc < 0 ? rc : server_run(server, &err);
+    server_free(server);
+    if (rc < 0) {
+        fprintf(stderr, "%s\n", err.text);
+        return 1;
+    }
+    return 0;
+}
