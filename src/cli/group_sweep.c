@@ -68,7 +68,7 @@ static void tell(struct group_sweep *sweep, const struct worker_event *event)
 
     metrics_note(sweep->metrics, event);
     event_from_worker(event, &context, &out);
-    logging_event(sweep->logging, &out);
+    logging_event(&out, sweep->logging);
 }
 
 /* The owner's line in the report, made on first mention; NULL if memory is out (then the report is
@@ -165,7 +165,7 @@ static void pass_over(struct group_sweep *sweep, uint64_t due, uint64_t not_due)
         event.subject = report->name;
         event.reason = bytes_of(owner_state_name(report->state));
         event.count = report->due;
-        logging_event(sweep->logging, &event);
+        logging_event(&event, sweep->logging);
     }
     sweep->due_told = due;
 }

@@ -22,7 +22,7 @@ void logging_release(struct logging *logging)
     buf_release(&logging->line);
 }
 
-void logging_event(void *user, const struct impel_event *event)
+void logging_event(const struct impel_event *event, void *user)
 {
     struct logging *logging = user;
     struct timespec now;

@@ -14,6 +14,6 @@ struct logging {
 void logging_init(struct logging *logging, const struct options *options);
 void logging_release(struct logging *logging);
 /* Has the shape of an event callback: `user` is the logging. */
-void logging_event(void *user, const struct impel_event *event);
+void logging_event(const struct impel_event *event, void *user);
 
 #endif /* IMPEL_CLI_LOGGING_H */
