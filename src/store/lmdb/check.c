@@ -354,7 +354,7 @@ static void check_node_of(struct checking *checking,
         code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
     }
     mdb_cursor_close(cursor);
-    if (live != node->live || live == 0 || node->total < node->live) {
+    if (live != node->live || node->total == 0 || node->total < node->live) {
         problem(checking, "stream %llu: the node at %s has %llu entries and counts %u",
                 NUMBER(stream->number), id_format(first, text), NUMBER(live), node->live);
     }
@@ -578,7 +578,7 @@ int lmdb_check(const char *path,
                struct impel_error *err)
 {
     struct checking checking = {.report = report, .user = user};
-    struct env_options options = {.path = path, .sync = SIDE_SYNC_KEEP};
+    struct env_options options = {.path = path, .sync = SIDE_SYNC_KEEP, .must_exist = true};
     struct lmdb_env *env = NULL;
     struct impel_error found = {0};
     struct stat st;

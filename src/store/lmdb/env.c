@@ -8,6 +8,7 @@
 
 #include "store/lmdb/check.h"
 
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
@@ -272,6 +273,10 @@ static int format_new(struct lmdb_txn *txn)
         .order = LMDB_FORMAT_ORDER,
         .next_number = NUMBER_FIRST,
     };
+    if (getrandom(txn->meta.identity, sizeof(txn->meta.identity), 0) !=
+        (ssize_t)sizeof(txn->meta.identity)) {
+        return lmdb_fail(txn, IMPEL_ERR_IO, "no random number for a new file");
+    }
     return row_put(txn, DB_CATALOG, (MDB_val){1, &letter},
                    (MDB_val){sizeof(txn->meta), &txn->meta});
 }
@@ -383,6 +388,11 @@ static int env_format(struct lmdb_env *env, struct impel_error *err)
     rc = env_commit(env, &txn, err);
     if (rc >= 0 && is_new) {
         (void)env_sync_folder(env->path);
+    }
+    struct impel_error cause = {0};
+    rc = rc < 0 ? rc : side_identify(&env->side, meta.identity, &cause);
+    if (cause.status < 0) {
+        return error_set(err, rc, "%s: %s", env->path, cause.text);
     }
     return rc < 0 ? rc : format_sync(env, &meta, err);
 }
@@ -544,7 +554,9 @@ int env_open(const struct env_options *options, struct lmdb_env **out, struct im
     pthread_once(&registry.once, registry_once);
     pthread_mutex_lock(&registry.lock);
     env = registry_find(options->path);
-    if (env != NULL) {
+    if (env == NULL && options->must_exist && access(options->path, F_OK) < 0) {
+        rc = error_set(err, IMPEL_ERR_NOT_FOUND, "%s: there is no such store", options->path);
+    } else if (env != NULL) {
         rc = env_share(env, options, err);
     } else {
         rc = env_new(options, &env, err);

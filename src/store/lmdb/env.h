@@ -23,6 +23,7 @@ struct env_options {
     const char *path;
     uint64_t map_size; /* 0 = as much as can be had, up to 1 TiB */
     enum side_sync sync;
+    bool must_exist; /* do not make a file that is not there */
 };
 
 struct lmdb_env {

@@ -39,6 +39,7 @@ struct disk_meta {
     uint32_t order; /* LMDB_FORMAT_ORDER: the byte order of the writer */
     uint32_t loose; /* 1 = written without fsync in the boot below: after a reboot it may be torn */
     uint8_t boot[16];
+    uint8_t identity[16]; /* random, of this file: its side file has it too */
     uint64_t next_number; /* the next object's; never used twice */
     uint64_t key_count;   /* rows 'k' */
 };
@@ -89,7 +90,7 @@ struct disk_pending {
     int64_t deliveries;
 };
 
-_Static_assert(sizeof(struct disk_meta) == 48, "layout");
+_Static_assert(sizeof(struct disk_meta) == 64, "layout");
 _Static_assert(sizeof(struct disk_key) == 24, "layout");
 _Static_assert(sizeof(struct disk_node) == 32, "layout");
 _Static_assert(sizeof(struct disk_stream) == 128, "layout");

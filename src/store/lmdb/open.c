@@ -41,8 +41,10 @@ int env_check_folder(const char *path, struct impel_error *err)
     const char *folder = folder_of(path, text);
 
     if (stat(folder, &st) < 0) {
-        return error_set(err, errno == ENOENT ? IMPEL_ERR_NOT_FOUND : IMPEL_ERR_IO,
-                         "%s: its folder: %s", path, strerror(errno));
+        int code = errno;
+        return error_set(err,
+                         code == ENOENT || code == EACCES ? lmdb_status_of(code) : IMPEL_ERR_IO,
+                         "%s: its folder: %s", path, strerror(code));
     }
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
         return error_set(err, IMPEL_ERR_INVALID,

@@ -188,14 +188,14 @@ static int leaf_node(struct tree *tree, uint64_t page, const uint8_t *node, uint
     if (NODE_HEAD + key_size + stored > room) {
         return bad(tree, page, "a row reaches beyond it");
     }
-    if ((flags & NODE_DUPLICATES) != 0 || ((flags & NODE_DB) != 0) != tree->is_main) {
+    if ((flags & NODE_DUPLICATES) != 0 || ((flags & NODE_DB) != 0 && !tree->is_main)) {
         return bad(tree, page, "a row of a kind that does not belong there");
     }
     tree->seen_entries++;
     if ((flags & NODE_BIG) != 0) {
         rc = big_value(tree, get64(data), size, &data);
     }
-    if (rc >= 0 && tree->is_main) {
+    if (rc >= 0 && (flags & NODE_DB) != 0) {
         if (size != DB_SIZE) {
             return bad(tree, page, "a database's row is damaged");
         }

@@ -78,31 +78,86 @@ void side_share(struct side *side)
     (void)openers_lock(side->fd, F_RDLCK);
 }
 
-/* Fills in the header of a file that is ours alone. */
-static int side_make(struct side *side, enum side_sync sync, struct impel_error *err)
+static int lock_init(pthread_mutex_t *lock, struct impel_error *err)
 {
-    struct side_header *header = side->header;
     pthread_mutexattr_t attr;
-
-    memset(header, 0, sizeof(*header));
-    header->magic = SIDE_MAGIC;
-    header->version = SIDE_VERSION;
-    header->pid_namespace = namespace_of("/proc/self/ns/pid");
-    header->time_namespace = namespace_of("/proc/self/ns/time");
-    side_boot(header->boot);
-    header->sync = sync == SIDE_SYNC_KEEP ? SIDE_SYNC_FULL : sync;
     int code = pthread_mutexattr_init(&attr);
+
     if (code == 0) {
         pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
         pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
-        code = pthread_mutex_init(&header->lock, &attr);
+        code = pthread_mutex_init(lock, &attr);
         pthread_mutexattr_destroy(&attr);
     }
-    if (code != 0) {
-        return error_set(err, IMPEL_ERR_UNSUPPORTED, "a lock between processes: %s",
-                         strerror(code));
+    return code == 0 ? IMPEL_OK
+                     : error_set(err, IMPEL_ERR_UNSUPPORTED, "a lock between processes: %s",
+                                 strerror(code));
+}
+
+/* Empties a file that is ours alone. Truncating first frees and zeroes what is in it. */
+static int side_clear(struct side *side, struct impel_error *err)
+{
+    if (ftruncate(side->fd, 0) < 0 || ftruncate(side->fd, SIDE_SIZE) < 0) {
+        return error_set(err, errno == ENOSPC ? IMPEL_ERR_FULL : IMPEL_ERR_IO, "%s",
+                         strerror(errno));
     }
+    side->header->magic = SIDE_MAGIC;
+    side->header->version = SIDE_VERSION;
+    side_boot(side->header->boot);
+    return IMPEL_OK;
+}
+
+/* Makes a file that is ours alone ready for use: with the tables that are in it, if they are whole.
+ */
+static int side_make(struct side *side, enum side_sync sync, struct impel_error *err)
+{
+    struct side_header *header = side->header;
+    uint8_t boot[SIDE_BOOT_SIZE];
+    struct stat st;
+    int rc = IMPEL_OK;
+
+    side_boot(boot);
+    bool whole = fstat(side->fd, &st) == 0 && st.st_size == SIDE_SIZE &&
+                 atomic_load(&header->ready) == 1 && header->magic == SIDE_MAGIC &&
+                 header->version == SIDE_VERSION && header->rows_used <= SIDE_ROWS_MAX;
+    rc = whole ? IMPEL_OK : side_clear(side, err);
+    rc = rc < 0 ? rc : lock_init(&header->lock, err);
+    if (rc < 0) {
+        return rc;
+    }
+    if (whole && memcmp(boot, header->boot, sizeof(boot)) != 0) {
+        side_bury(side);
+        memcpy(header->boot, boot, sizeof(boot));
+    }
+    side_repair(side);
+    header->pid_namespace = namespace_of("/proc/self/ns/pid");
+    header->time_namespace = namespace_of("/proc/self/ns/time");
+    atomic_store(&header->sync, sync == SIDE_SYNC_KEEP ? SIDE_SYNC_FULL : sync);
+    atomic_store(&header->waiters, 0);
+    atomic_store(&header->holder, 0);
     atomic_store(&header->ready, 1);
+    return IMPEL_OK;
+}
+
+int side_identify(struct side *side, const uint8_t identity[16], struct impel_error *err)
+{
+    static const uint8_t unknown[16];
+    struct side_header *header = side->header;
+
+    if (memcmp(header->identity, identity, sizeof(header->identity)) == 0) {
+        return IMPEL_OK;
+    }
+    if (memcmp(header->identity, unknown, sizeof(unknown)) != 0) {
+        if (!side_alone(side)) {
+            return error_set(err, IMPEL_ERR_BUSY,
+                             "other processes have it open, but not this file: it was replaced "
+                             "under them; stop them first");
+        }
+        memset(side->groups, 0, SIDE_SIZE - SIDE_GROUPS_AT);
+        header->rows_used = header->row_free = 0;
+        side_share(side);
+    }
+    memcpy(header->identity, identity, sizeof(header->identity));
     return IMPEL_OK;
 }
 
@@ -136,11 +191,7 @@ static int side_enter(struct side *side, enum side_sync sync, struct impel_error
 
     for (;;) {
         if (side_alone(side)) {
-            /* Truncating first frees and zeroes what the last users left. */
-            int rc = ftruncate(side->fd, 0) < 0 || ftruncate(side->fd, SIDE_SIZE) < 0
-                         ? error_set(err, errno == ENOSPC ? IMPEL_ERR_FULL : IMPEL_ERR_IO, "%s",
-                                     strerror(errno))
-                         : side_make(side, sync, err);
+            int rc = side_make(side, sync, err);
             side_share(side);
             return rc;
         }

@@ -1,8 +1,10 @@
 /* side.h -- the side file, PATH-wake: what processes that share a store tell each other without a
  * transaction. A lock with a deadline, a word to sleep on, and the workers tables.
  *
- * Nothing in it has to survive: whoever opens a store that nobody else has open makes it anew. It
- * is mapped shared; the layout, fixed for a version:
+ * It holds nothing that cannot be lost: if it is missing or damaged, whoever opens the store alone
+ * makes it anew, and dead workers look like foreign ones until their entries are taken. Where it is
+ * whole it is kept, so that workers that died together with everybody are known to be dead; after a
+ * reboot all of them are. It is mapped shared; the layout, fixed for a version:
  *
  *     0        struct side_header
  *     4096     GROUPS_MAX x struct side_group   found by number: a hash table, probed in steps of 1
@@ -63,7 +65,8 @@ struct side_header {
     _Atomic int64_t held_since; /* since when */
     uint32_t rows_used;         /* rows from this one on were never used */
     uint32_t row_free;          /* the first of the free ones before it, as index + 1 */
-    uint64_t reserved[8];
+    uint8_t identity[16];       /* of the data file whose groups these are; 0 = not known yet */
+    uint64_t reserved[6];
     pthread_mutex_t lock;
 };
 
@@ -112,6 +115,9 @@ int64_t side_now_ms(void);
  * somebody in another PID or time namespace has it open. */
 int side_open(struct side *side, const char *path, enum side_sync sync, struct impel_error *err);
 void side_close(struct side *side);
+/* The tables are those of the data file of this identity, or are emptied; under the lock. BUSY if
+ * others have it open, with a file that is not (or no longer) this one. */
+int side_identify(struct side *side, const uint8_t identity[16], struct impel_error *err);
 /* True if nobody else has the store open; then, and until side_share(), nobody else can open it. */
 bool side_alone(struct side *side);
 void side_share(struct side *side);
@@ -179,7 +185,9 @@ bool side_stale(const struct side_group *group, int64_t now_ms);
 int64_t side_beat_ms(const struct side_row *row);
 int64_t side_silence_ms(const struct side_group *group, const struct side_row *row, int64_t now_ms);
 
-/* After a holder died: lists anew from the rows. */
+/* After a holder died, or the file was found as others had left it: lists anew from the rows. */
 void side_repair(struct side *side);
+/* All workers are dead, and no clock of before means anything. */
+void side_bury(struct side *side);
 
 #endif /* IMPEL_STORE_LMDB_SIDE_H */

@@ -202,6 +202,19 @@ void side_remove(struct side *side, struct side_group *group, struct side_row *r
     dead_after_min(side, group);
 }
 
+/* A row that says what it is: its name has the hash it is found by, unless the name was cut. */
+static bool row_whole(const struct side_row *row)
+{
+    uint64_t hash[2];
+
+    if (row->group < 2 || row->name_size > SIDE_NAME_MAX || row->dead_after_ms <= 0) {
+        return false;
+    }
+    side_name_hash((struct impel_bytes){row->name, row->name_size}, hash);
+    return row->name_size == SIDE_NAME_MAX ||
+           (hash[0] == row->name_hash[0] && hash[1] == row->name_hash[1]);
+}
+
 void side_repair(struct side *side)
 {
     struct side_header *header = side->header;
@@ -212,7 +225,7 @@ void side_repair(struct side *side)
     }
     for (uint32_t i = 0; i < header->rows_used; i++) {
         struct side_row *row = &side->rows[i];
-        struct side_group *group = row->group == 0 ? NULL : side_group(side, row->group, false);
+        struct side_group *group = row_whole(row) ? side_group(side, row->group, false) : NULL;
         uint32_t *list = group == NULL ? &header->row_free : &group->row_first;
         row->group = group == NULL ? 0 : row->group;
         row->next = *list;
@@ -222,6 +235,21 @@ void side_repair(struct side *side)
         if (side->groups[i].row_first != 0) {
             dead_after_min(side, &side->groups[i]);
         }
+    }
+}
+
+void side_bury(struct side *side)
+{
+    for (uint32_t i = 0; i < SIDE_GROUPS_MAX; i++) {
+        struct side_group *group = &side->groups[i];
+        atomic_store(&group->last_ms, 0);
+        atomic_store(&group->since_ms, 0);
+        group->stamp_ms = 0;
+    }
+    for (uint32_t i = 0; i < side->header->rows_used; i++) {
+        struct side_row *row = &side->rows[i];
+        uint16_t generation = word_generation(atomic_load(&row->beat));
+        atomic_store(&row->beat, beat_word(generation, 0, true));
     }
 }
 

@@ -1,6 +1,6 @@
 /* store.c -- the embedded store as a store: opening by URL, submitting, and the turn as a whole.
  *
- *     lmdb:PATH[?sync=full|process][&map=SIZE]
+ *     lmdb:PATH[?sync=full|process][&map=SIZE][&create=yes|no]
  *
  * A turn first does what needs no lock, so that beats go out while another process sits in an
  * fsync; then takes the lock, with a deadline, and carries out the rest; then tries blocked reads,
@@ -50,12 +50,16 @@ static int option_parse(const char *option, struct env_options *options, struct 
         options->sync = SIDE_SYNC_PROCESS;
         return IMPEL_OK;
     }
+    if (strcmp(option, "create=yes") == 0 || strcmp(option, "create=no") == 0) {
+        options->must_exist = option[strlen("create=")] == 'n';
+        return IMPEL_OK;
+    }
     if (strncmp(option, "map=", 4) == 0 && size_parse(option + 4, &options->map_size)) {
         return IMPEL_OK;
     }
     return error_set(err, IMPEL_ERR_INVALID,
-                     "lmdb: unknown option '%s': there are sync=full, sync=process and map=SIZE "
-                     "(such as map=64GiB)",
+                     "lmdb: unknown option '%s': there are sync=full, sync=process, create=no "
+                     "and map=SIZE (such as map=64GiB)",
                      option);
 }
 
