@@ -314,10 +314,21 @@ static void dispatch(struct worker *w, struct flight *flight)
     }
 }
 
+/* The streams that waited for this read: before the next one takes their places. */
+static void step_waiters(struct worker *w, uint64_t read_seq)
+{
+    for (size_t i = 0; i < w->stream_count; i++) {
+        if (w->stopping || w->streams[i].audit_read == read_seq) {
+            stream_step(&w->streams[i]);
+        }
+    }
+}
+
 void worker_done(struct worker *w, struct request *request, int64_t now_ms)
 {
     struct flight *flight = flight_of(w, request);
     struct stream *s = flight->stream;
+    uint64_t seq = flight->seq;
     int status = request->status;
 
     set_now(w, now_ms);
@@ -335,8 +346,10 @@ void worker_done(struct worker *w, struct request *request, int64_t now_ms)
     }
     dispatch(w, flight);
     flight_free(w, flight);
-    if (!w->ended && s != NULL) {
+    if (s != NULL) {
         stream_step(s);
+    } else {
+        step_waiters(w, seq);
     }
     worker_pump(w);
 }

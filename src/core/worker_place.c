@@ -96,6 +96,7 @@ void start_hold(struct hold *hold)
     w->running++;
     w->running_due += run->recovered;
     w->due_turn = !run->recovered;
+    w->read_empty = w->read_empty && !(run->recovered && w->options.concurrency == 1);
     if (run->alone) {
         w->alone_hold = NULL;
         w->alone = run;

@@ -225,11 +225,6 @@ void read_done(struct worker *w, struct flight *flight)
     if (w->ended || w->replaced) {
         return;
     }
-    for (size_t i = 0; i < w->stream_count; i++) {
-        if (w->stopping || w->streams[i].audit_read == flight->seq) {
-            stream_wake_at(&w->streams[i], w->now_ms);
-        }
-    }
     if (request->status < 0) {
         read_failed(w, flight);
         return;
