@@ -142,7 +142,7 @@ void stream_group_lost(struct stream *s, const struct flight *flight)
     worker_event(w, &(struct worker_event){.kind = EVENT_GROUP_LOST,
                                            .stream_index = s->index,
                                            .name = w->options.group,
-                                           .count = s->held_count});
+                                           .count = 1});
     while (!list_empty(&s->held)) {
         struct hold *hold = CONTAINER(s->held.next, struct hold, held);
         if (hold->run != NULL) {
