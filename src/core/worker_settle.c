@@ -8,6 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum {
+    RETRY_TEXT_SIZE = 1024, /* of the handler's words in a report; the record has them all */
+};
+
 static void make_dirty(struct stream *s)
 {
     if (list_empty(&s->dirty)) {
@@ -81,8 +85,22 @@ void settle_release(struct hold *hold, bool give_back)
     make_dirty(s);
 }
 
-static void settle_retry(struct hold *hold, int64_t delay_ms)
+/* The end of the handler's words as a string: what it said last is what it failed of. */
+static const char *end_of_words(struct impel_bytes error, char *text, size_t size)
 {
+    size_t kept = error.size < size ? error.size : size - 1;
+
+    if (kept == 0) {
+        return NULL;
+    }
+    memcpy(text, (const char *)error.data + error.size - kept, kept);
+    text[kept] = '\0';
+    return text;
+}
+
+static void settle_retry(struct hold *hold, int64_t delay_ms, struct impel_bytes error)
+{
+    char text[RETRY_TEXT_SIZE];
     struct stream *s = hold->stream;
     struct worker *w = s->worker;
     int64_t wait_ms = policy_backoff_ms(&w->options.policy, hold->deliveries, hold->id);
@@ -94,7 +112,8 @@ static void settle_retry(struct hold *hold, int64_t delay_ms)
                                            .count = 1,
                                            .id = hold->id,
                                            .attempt = hold->deliveries,
-                                           .delay_ms = wait_ms});
+                                           .delay_ms = wait_ms,
+                                           .text = end_of_words(error, text, sizeof(text))});
     settle_wait(hold, add_saturating(w->now_ms, wait_ms));
 }
 
@@ -116,7 +135,7 @@ void settle_outcome(struct hold *hold,
     } else if (policy_exhausted(&w->options.policy, hold->deliveries)) {
         settle_park(hold, "max-deliveries", error);
     } else {
-        settle_retry(hold, delay_ms);
+        settle_retry(hold, delay_ms, error);
     }
 }
 

@@ -72,11 +72,13 @@ void event_from_worker(const struct worker_event *event,
     out->stream = context->streams[event->stream_index];
     out->group = context->group;
     out->consumer = context->consumer;
-    out->subject = event->name;
     out->reason = event->reason;
     out->id = event->id;
     out->count = event->count > 0 ? event->count : 1;
     out->attempt = event->attempt;
+    if (event->kind != EVENT_GROUP_CREATED) {
+        out->subject = event->name; /* there it is the group, which is told anyway */
+    }
     if (event->text != NULL) {
         out->error = bytes_of(event->text);
     }
