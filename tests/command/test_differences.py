@@ -13,7 +13,6 @@ stands in one place below, KNOWN, next to what is left out of the comparison and
 import os
 import random
 import re
-import time
 
 from calls import Embedded, Error, Null, Server
 from impeltest import SLOWNESS, check, main, now, test
@@ -251,7 +250,13 @@ class Maker:
 
     @staticmethod
     def tame(words):
-        """Nothing may wait for ever, and "+" is no ID to an older XREAD."""
+        """Nothing may wait for ever, no idle time may be a matter of how fast we are, and "+" is no
+        ID to an older XREAD."""
+        for i, word in enumerate(words):
+            idle = i == 4 and words[0] in (b"XCLAIM", b"XAUTOCLAIM") or \
+                words[0] == b"XPENDING" and words[i - 1].upper() == b"IDLE"
+            if idle and re.fullmatch(rb"[1-9][0-9]{0,3}", word):
+                words[i] = b"0"
         if words[0] in (b"XREAD", b"XREADGROUP"):
             for i in range(1, len(words)):
                 if words[i - 1].upper() == b"BLOCK" and re.fullmatch(rb"[0-9]+", words[i]):
@@ -406,7 +411,8 @@ def play(folder, version, seed):
     sides[0].close()
 
 
-SEED = int(os.environ.get("IMPEL_TEST_SEED") or time.time())
+# The same each time, so that a change that breaks nothing is not met by an old difference.
+SEED = int(os.environ.get("IMPEL_TEST_SEED", "1"))
 
 
 @test
