@@ -17,7 +17,7 @@ import re
 from calls import Embedded, Error, Null, Server
 from impeltest import SLOWNESS, check, main, now, test
 
-ROUNDS = int(os.environ.get("IMPEL_TEST_ROUNDS", "24"))
+ROUNDS = int(os.environ.get("IMPEL_TEST_ROUNDS", "12"))
 COMMANDS_A_ROUND = 250
 TIME_SLACK_MS = 20000 * SLOWNESS
 
