@@ -59,6 +59,8 @@ struct env_watch {
     bool armed;      /* has blocked reads and wants to be woken, once */
 };
 
+/* Splits "PATH?sync=process&map=1GiB", in place; the options point into it. */
+int env_url_parse(char *rest, struct env_options *options, struct impel_error *err);
 /* Opens or shares. Errors name the path, the cause and the way out. */
 int env_open(const struct env_options *options, struct lmdb_env **out, struct impel_error *err);
 void env_close(struct lmdb_env *env);

@@ -63,8 +63,7 @@ static int option_parse(const char *option, struct env_options *options, struct 
                      option);
 }
 
-/* Splits "PATH?a=b&c=d" in place. */
-static int url_parse(char *rest, struct env_options *options, struct impel_error *err)
+int env_url_parse(char *rest, struct env_options *options, struct impel_error *err)
 {
     char *query = strchr(rest, '?');
     char *save = NULL;
@@ -111,7 +110,7 @@ static int handle_open(const char *rest,
     struct handle *handle = calloc(1, sizeof(*handle));
     char *url = strdup(rest);
     int rc = handle == NULL || url == NULL ? error_set(err, IMPEL_ERR_NOMEM, "out of memory")
-                                           : url_parse(url, &options, err);
+                                           : env_url_parse(url, &options, err);
 
     rc = rc < 0 ? rc : env_open(&options, &handle->file, err);
     if (rc < 0) {
