@@ -42,6 +42,7 @@ int command_call(struct options *options, struct impel_error *err);
 int command_drill(struct options *options, struct impel_error *err);
 int command_check(struct options *options, struct impel_error *err);
 int command_bench(struct options *options, struct impel_error *err);
+int command_serve(struct options *options, struct impel_error *err);
 int command_version(struct options *options, struct impel_error *err);
 int command_help(struct options *options, struct impel_error *err);
 

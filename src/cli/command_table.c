@@ -126,6 +126,25 @@ const struct command command_table[] = {
         .run = command_call,
     },
     {
+        .name = "serve",
+        .bit = COMMAND_SERVE,
+        .words = "",
+        .summary = "serve the embedded store to Redis clients",
+        .text =
+            "Speaks the Redis protocol in front of an embedded store: any Redis client, in any "
+            "language, can use its streams, groups and pending entries as if it were Redis. "
+            "Other processes may go on using the file directly meanwhile. What was answered is as "
+            "durable as the store's URL says: with lmdb:PATH every reply comes after its commit "
+            "has reached the disk, with ?sync=process it survives the death of the server, but "
+            "not of the machine.\n\n"
+            "Without a password it listens only on addresses of this machine. TERM or INT ends it "
+            "cleanly.",
+        .examples = "impel serve --store lmdb:/var/lib/orders\n"
+                    "impel serve --listen 0.0.0.0:6379 --password-file /etc/impel.password\n",
+        .words_max = 0,
+        .run = command_serve,
+    },
+    {
         .name = "drill",
         .bit = COMMAND_DRILL,
         .words = "",

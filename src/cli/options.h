@@ -26,7 +26,8 @@ enum command_bit {
     COMMAND_BENCH = 1 << 9,
     COMMAND_VERSION = 1 << 10,
     COMMAND_HELP = 1 << 11,
-    COMMAND_ALL = (1 << 12) - 1,
+    COMMAND_SERVE = 1 << 12,
+    COMMAND_ALL = (1 << 13) - 1,
 };
 
 enum option_kind {
@@ -108,6 +109,11 @@ struct options {
 
     int64_t runs;
     int64_t value_size;
+
+    struct text_list listens;
+    const char *unix_path;
+    const char *password_file;
+    int64_t max_clients;
 
     bool man;
     bool completion;

@@ -141,6 +141,20 @@ const struct option_spec option_table[] = {
      "How large the value of each entry is.",
      OPTION_NUMBER, COMMAND_BENCH, 0, 1 << 20, AT(value_size), true},
 
+    {"listen", "HOST:PORT", NULL, NULL, NULL,
+     "Where to listen: a numeric address and a port, [ADDRESS]:PORT for IPv6. May be repeated; by "
+     "default 127.0.0.1:6379. Addresses that other machines can reach need a password.",
+     OPTION_LIST, COMMAND_SERVE, 0, 0, AT(listens), false},
+    {"unix", "PATH", NULL, NULL, NULL,
+     "Listen on a unix socket too, for this user's programs; without --listen only there.",
+     OPTION_TEXT, COMMAND_SERVE, 0, 0, AT(unix_path), false},
+    {"password-file", "FILE", NULL, NULL, NULL,
+     "Clients must give the password that is the first line of FILE. $IMPEL_PASSWORD does the same.",
+     OPTION_TEXT, COMMAND_SERVE, 0, 0, AT(password_file), false},
+    {"max-clients", "N", "10000", NULL, NULL,
+     "At most so many connections; further ones are refused.",
+     OPTION_NUMBER, COMMAND_SERVE, 1, 1000000, AT(max_clients), false},
+
     {"json", NULL, NULL, NULL, NULL,
      "Print JSON: one object for status, one object a line for lists.",
      OPTION_FLAG, COMMAND_STATUS | COMMAND_SWEEP | COMMAND_DEAD | COMMAND_READ | COMMAND_DRILL |

@@ -64,7 +64,7 @@ static void get_file(const struct server *server, struct buf *out)
 static void get_sync(const struct server *server, struct buf *out)
 {
     /* "process" survives the death of every process, as an operating system's buffers do. */
-    buf_append_text(out, server->options.sync_process ? "no" : "always");
+    buf_append_text(out, server->store.sync == SIDE_SYNC_PROCESS ? "no" : "always");
 }
 
 static void get_output_limit(const struct server *server, struct buf *out)

@@ -73,7 +73,7 @@ static void put_persistence(struct server *server, struct buf *out)
                          "aof_rewrite_scheduled:0\r\naof_last_bgrewrite_status:ok\r\n"
                          "aof_last_write_status:ok\r\n");
     buf_appendf(out, "impel_sync:%s\r\nimpel_commits:%llu\r\nimpel_redone_turns:%llu\r\n",
-                server->options.sync_process ? "process" : "full",
+                server->store.sync == SIDE_SYNC_PROCESS ? "process" : "full",
                 (unsigned long long)server->stats.commits,
                 (unsigned long long)server->stats.redone);
 }

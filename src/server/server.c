@@ -182,7 +182,7 @@ static void raise_file_limit(struct server *server)
 static int copy_options(struct server *server, const struct server_options *options)
 {
     server->options = *options;
-    server->path = strdup(options->path);
+    server->path = strdup(options->store);
     server->password = options->password == NULL ? NULL : strdup(options->password);
     server->unix_path = options->unix_path == NULL ? NULL : strdup(options->unix_path);
     if (server->path == NULL || (options->password != NULL && server->password == NULL) ||
@@ -236,9 +236,7 @@ static int loop_open(struct server *server)
 static int server_start(struct server *server, struct impel_error *err)
 {
     struct engine_options options = {
-        .env = {.path = server->path,
-                .map_size = server->options.map_size,
-                .sync = server->options.sync_process ? SIDE_SYNC_PROCESS : SIDE_SYNC_FULL},
+        .env = server->store,
         .wake = wake_from_thread,
         .user = server,
     };
@@ -267,7 +265,9 @@ int server_new(const struct server_options *options, struct server **out, struct
     link_init(&server->waiting);
     make_run_id(server);
     int rc = copy_options(server, options);
-    rc = rc < 0 ? error_set(err, rc, "no memory for the server") : server_start(server, err);
+    rc = rc < 0 ? error_set(err, rc, "no memory for the server")
+                : env_url_parse(server->path, &server->store, err);
+    rc = rc < 0 ? rc : server_start(server, err);
     if (rc < 0) {
         server_free(server);
         return rc;

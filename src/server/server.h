@@ -16,9 +16,7 @@ struct server;
 
 /* Spans and strings are copied by server_new(). Zero means the default. */
 struct server_options {
-    const char *path;  /* the store's file */
-    uint64_t map_size; /* its map, in bytes */
-    bool sync_process; /* durable against the death of processes only */
+    const char *store; /* the store's file and options: PATH[?sync=...&map=...] */
 
     const char *const *listen; /* "HOST:PORT", "[V6]:PORT"; port 0 = any free one */
     size_t listen_count;

@@ -279,6 +279,7 @@ enum {
 struct server {
     struct server_options options;
     char *path, *unix_path, *password;
+    struct env_options store; /* its path is `path` */
     uv_loop_t loop;
     bool loop_open;
     uv_check_t check;

@@ -22,13 +22,14 @@ int main(int argc, char **argv)
     struct server_options options = {.listen = listen, .log = print_line};
     struct server *server = NULL;
     struct impel_error err = {0};
+    char store[4096];
 
     if (argc < 3) {
         fprintf(stderr, "usage: serve PATH full|process [LISTEN...]\n");
         return 2;
     }
-    options.path = argv[1];
-    options.sync_process = strcmp(argv[2], "process") == 0;
+    (void)snprintf(store, sizeof(store), "%s?sync=%s", argv[1], argv[2]);
+    options.store = store;
     for (int i = 3; i < argc && options.listen_count < LISTEN_MAX; i++) {
         if (strncmp(argv[i], "unix:", 5) == 0) {
             options.unix_path = argv[i] + 5;

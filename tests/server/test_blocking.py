@@ -1,0 +1,271 @@
+"""Blocked readers: what wakes them, in which order, what they then get, and how else a wait ends."""
+import threading
+
+from impeltest import check, equal, main, now, test, wait_for
+from served import Served, error_of
+
+GONE = "No such key 's' or consumer group 'g' in XREADGROUP with GROUP option"
+
+
+class Waiter(threading.Thread):
+    """A client that sends one command and keeps what comes back."""
+
+    def __init__(self, served, *command, resp=2):
+        super().__init__(daemon=True)
+        self.command = command
+        self.client = served.client(socket_timeout=60)
+        self.connection = self.client.connection_pool.get_connection("x")
+        if resp == 3:
+            self.connection.send_command("HELLO", "3")
+            self.connection.read_response()
+        self.connection.send_command("CLIENT", "ID")
+        self.id = self.connection.read_response()
+        self.answer = None
+        self.failed = None
+        self.start()
+
+    def run(self):
+        try:
+            self.connection.send_command(*self.command)
+            self.answer = self.connection.read_response()
+        except Exception as error:  # pylint: disable=broad-except
+            self.failed = str(error)
+
+    def result(self):
+        self.join(60)
+        check(not self.is_alive(), "no answer to %r" % (self.command,))
+        return self.failed if self.failed is not None else self.answer
+
+
+def waiting(served, *commands):
+    """Starts the commands in this order, each blocked before the next begins."""
+    waiters = []
+    look = served.client()
+    before = look.info("clients")["blocked_clients"]
+    for command in commands:
+        waiters.append(Waiter(served, *command.split()))
+        wait_for(lambda: look.info("clients")["blocked_clients"] == before + len(waiters),
+                 what="%r to block" % command)
+    look.close()
+    return waiters
+
+
+def do(client, *commands):
+    return [client.execute_command(*c.split()) for c in commands]
+
+
+@test
+def an_entry_goes_to_who_blocked_first(tmp):
+    served = Served(tmp)
+    r = served.client()
+    r.xgroup_create("s", "g", "$", mkstream=True)
+    first, second = waiting(served, "XREADGROUP GROUP g a COUNT 1 BLOCK 0 STREAMS s >",
+                            "XREADGROUP GROUP g b COUNT 1 BLOCK 0 STREAMS s >")
+    r.xadd("s", {"f": 1}, id="1-1")
+    equal(first.result(), [["s", [["1-1", ["f", "1"]]]]])
+    equal(r.info("clients")["blocked_clients"], 1)
+    r.xadd("s", {"f": 2}, id="2-1")
+    equal(second.result(), [["s", [["2-1", ["f", "2"]]]]])
+    equal(r.xpending("s", "g")["pending"], 2)
+    equal(r.info("commandstats")["cmdstat_xreadgroup"]["calls"], 2)
+
+
+@test
+def two_adds_in_one_transaction_serve_two(tmp):
+    served = Served(tmp)
+    r = served.client()
+    r.xgroup_create("s", "g", "$", mkstream=True)
+    first, second = waiting(served, "XREADGROUP GROUP g a COUNT 1 BLOCK 0 STREAMS s >",
+                            "XREADGROUP GROUP g b COUNT 1 BLOCK 0 STREAMS s >")
+    pipe = r.pipeline()
+    pipe.xadd("s", {"f": 1}, id="1-1").xadd("s", {"f": 2}, id="2-1").execute()
+    equal(first.result()[0][1][0][0], "1-1")
+    equal(second.result()[0][1][0][0], "2-1")
+
+
+@test
+def the_end_of_the_key_or_group_is_told(tmp):
+    served = Served(tmp)
+    r = served.client()
+    for command in ["DEL s", "UNLINK s", "XGROUP DESTROY s g", "FLUSHDB", "FLUSHALL"]:
+        r.execute_command("DEL", "s")
+        r.xgroup_create("s", "g", "$", mkstream=True)
+        waiter, = waiting(served, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >")
+        do(r, command)
+        equal(waiter.result(), "NOGROUP " + GONE if waiter.failed is None else waiter.failed)
+        check(GONE in waiter.result(), command)
+    r.xgroup_create("s", "g", "$", mkstream=True)
+    waiter, = waiting(served, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >")
+    do(r, "SET s x")
+    check("wrong kind of value" in waiter.result(), waiter.result())
+
+
+@test
+def a_plain_read_waits_through_everything_else(tmp):
+    served = Served(tmp)
+    r = served.client()
+    r.xadd("s", {"f": 1}, id="5-1")
+    waiter, = waiting(served, "XREAD BLOCK 0 STREAMS s $")
+    do(r, "DEL s", "SET s x", "DEL s", "XADD s 4-1 f v", "XDEL s 4-1", "XADD s 5-1 f v")
+    equal(r.info("clients")["blocked_clients"], 1)
+    do(r, "XADD s 6-1 f v")
+    equal(waiter.result(), [["s", [["6-1", ["f", "v"]]]]])
+
+
+@test
+def two_keys_filled_in_one_transaction_come_together(tmp):
+    served = Served(tmp)
+    r = served.client()
+    r.xadd("s", {"f": 1}, id="1-1")
+    waiter, = waiting(served, "XREAD BLOCK 0 STREAMS s t $ $")
+    pipe = r.pipeline()
+    pipe.xadd("s", {"f": "v"}, id="2-0").xadd("t", {"f": "v"}, id="1-0").execute()
+    equal(waiter.result(), [["s", [["2-0", ["f", "v"]]]], ["t", [["1-0", ["f", "v"]]]]])
+
+
+@test
+def added_and_deleted_in_one_transaction_wakes_nobody(tmp):
+    served = Served(tmp)
+    r = served.client()
+    waiter, = waiting(served, "XREAD BLOCK 0 STREAMS s $")
+    pipe = r.pipeline()
+    pipe.xadd("s", {"f": "v"}, id="2-0").xdel("s", "2-0").execute()
+    do(r, "XADD s MAXLEN 0 3-0 f v")
+    equal(r.info("clients")["blocked_clients"], 1)
+    equal(r.info("clients")["total_blocking_keys"], 1)
+    r.xadd("s", {"f": "v"}, id="4-0")
+    equal(waiter.result()[0][1][0][0], "4-0")
+
+
+@test
+def moving_the_group_wakes_nobody(tmp):
+    served = Served(tmp)
+    r = served.client()
+    r.xadd("s", {"f": 1}, id="1-0")
+    r.xgroup_create("s", "g", "$")
+    waiter, = waiting(served, "XREADGROUP GROUP g c BLOCK 300 STREAMS s >")
+    r.xgroup_setid("s", "g", "0")
+    equal(waiter.result(), None)
+
+
+@test
+def a_wait_ends_in_time_and_not_before(tmp):
+    served = Served(tmp)
+    r = served.client()
+    r.xgroup_create("s", "g", "$", mkstream=True)
+    begun = now()
+    waiter, = waiting(served, "XREADGROUP GROUP g c BLOCK 700 STREAMS s >")
+    do(r, "XADD s MAXLEN 0 9-1 f v")  # it is tried meanwhile, which must not begin its time anew
+    equal(waiter.result(), None)
+    check(0.69 < now() - begun, "after %g s" % (now() - begun))
+    equal(r.info("clients")["blocked_clients"], 0)
+
+
+@test
+def client_unblock_ends_a_wait(tmp):
+    served = Served(tmp)
+    r = served.client()
+    one, two = waiting(served, "XREAD BLOCK 0 STREAMS s $", "XREAD BLOCK 0 STREAMS s $")
+    equal(r.client_unblock(one.id), True)
+    equal(one.result(), None)
+    equal(r.client_unblock(two.id, error=True), True)
+    equal(two.result(), "UNBLOCKED client unblocked via CLIENT UNBLOCK")
+    equal(r.client_unblock(two.id), False)
+
+
+@test
+def what_was_sent_behind_a_wait_is_carried_out_after_it(tmp):
+    served = Served(tmp)
+    r = served.client()
+    connection = served.client().connection_pool.get_connection("x")
+    connection.send_packed_command(connection.pack_commands(
+        [("XREAD", "BLOCK", "0", "STREAMS", "s", "$"), ("ECHO", "after"), ("XLEN", "s")]))
+    served.client_id_blocked(1)
+    r.xadd("s", {"f": "v"}, id="1-1")
+    equal(connection.read_response(), [["s", [["1-1", ["f", "v"]]]]])
+    equal(connection.read_response(), "after")
+    equal(connection.read_response(), 1)
+
+
+@test
+def a_client_that_goes_is_forgotten(tmp):
+    served = Served(tmp)
+    r = served.client()
+    r.xgroup_create("s", "g", "$", mkstream=True)
+    gone = served.client()
+    connection = gone.connection_pool.get_connection("x")
+    connection.send_command("XREADGROUP", "GROUP", "g", "c", "BLOCK", "0", "STREAMS", "s", ">")
+    served.client_id_blocked(1)
+    connection.disconnect()
+    served.client_id_blocked(0)
+    r.xadd("s", {"f": "v"})
+    equal(r.xpending("s", "g")["pending"], 0)
+
+
+@test
+def another_process_wakes_them(tmp):
+    served = Served(tmp)
+    other = Served(tmp / "other" if (tmp / "other").mkdir() is None else tmp, db=served.db)
+    r = other.client()
+    r.xgroup_create("s", "g", "$", mkstream=True)
+    for i in range(20):
+        reader, grouped = waiting(served, "XREAD BLOCK 0 STREAMS s $",
+                                  "XREADGROUP GROUP g c BLOCK 0 STREAMS s >")
+        r.xadd("s", {"f": i}, id="%d-0" % (i + 1))
+        equal(reader.result()[0][1][0][0], "%d-0" % (i + 1))
+        equal(grouped.result()[0][1][0][0], "%d-0" % (i + 1))
+    waiter, = waiting(served, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >")
+    r.execute_command("DEL", "s")
+    check(GONE in waiter.result())
+
+
+@test
+def a_hundred_waiters_get_one_each(tmp):
+    served = Served(tmp)
+    r = served.client()
+    r.xgroup_create("s", "g", "$", mkstream=True)
+    waiters = [Waiter(served, *("XREADGROUP GROUP g c%d COUNT 1 BLOCK 0 STREAMS s >" % i).split())
+               for i in range(100)]
+    served.client_id_blocked(100)
+    pipe = r.pipeline(transaction=False)
+    for i in range(100):
+        pipe.xadd("s", {"f": i}, id="%d-0" % (i + 1))
+    pipe.execute()
+    got = sorted(int(w.result()[0][1][0][0].split("-")[0]) for w in waiters)
+    equal(got, list(range(1, 101)))
+
+
+@test
+def nothing_blocks_inside_a_transaction(tmp):
+    served = Served(tmp)
+    r = served.client()
+    r.xgroup_create("s", "g", "$", mkstream=True)
+    pipe = r.pipeline()
+    for command in ["XREADGROUP GROUP g c BLOCK 0 STREAMS s >", "XREAD BLOCK 0 STREAMS s $",
+                    "XADD s 5-1 f v", "XREADGROUP GROUP g c BLOCK 0 STREAMS s >"]:
+        pipe.execute_command(*command.split())
+    got = pipe.execute()
+    equal(got[2], "5-1")
+    check(not got[0] and not got[1], got)
+    equal(len(got[3]), 1)
+
+
+@test
+def waiting_costs_nothing(tmp):
+    served = Served(tmp)
+    r = served.client()
+    r.xgroup_create("s", "g", "$", mkstream=True)
+    waiting(served, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >", "XREAD BLOCK 0 STREAMS s $")
+
+    def ticks():
+        with open("/proc/%d/stat" % served.process.pid, encoding="utf-8") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+        return int(fields[11]) + int(fields[12])
+    before, begun = ticks(), now()
+    wait_for(lambda: now() - begun > 2, pause_s=0.5)
+    check(ticks() - before < 20, "%d ticks in 2 s" % (ticks() - before))
+    equal(error_of(r.execute_command, "XREAD", "BLOCK", "-1", "STREAMS", "s", "$"),
+          "timeout is negative")
+
+
+main()
