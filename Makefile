@@ -7,11 +7,14 @@ all: build
 deps:
 	@tools/deps
 
-build: deps
-	@test -f build/build.ninja || meson setup build
+build: build/build.ninja
 	@ninja -C build -j$(J)
 
-demo: build
+build/build.ninja: | deps
+	@test -f $@ || meson setup build
+
+demo: build/build.ninja
+	@ninja -C build -j$(J) impel
 	@build/impel drill
 
 test: deps
