@@ -125,8 +125,8 @@ enum worker_event_kind {
     EVENT_LOST_ENTRY,  /* no longer ours: handler cancelled */
     EVENT_RELEASED,
     EVENT_RENEWED,
-    EVENT_SWEPT,            /* one walk is over: due, not_due */
-    EVENT_WORKER_DEAD,      /* a worker was seen dead; `name` */
+    EVENT_SWEPT,       /* one walk is over: due, not_due; count 0 = none is, but they are 0 now */
+    EVENT_WORKER_DEAD, /* a worker was seen dead; `name` */
     EVENT_CONSUMER_DROPPED, /* a dead, empty consumer was deleted; `name` */
     EVENT_GROUP_CREATED,
     EVENT_GROUP_LOST,  /* NO_GROUP while running */

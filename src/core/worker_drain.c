@@ -190,6 +190,7 @@ void drain_stream(struct stream *s)
         s->phase = STREAM_LEFT;
     }
     if (s->phase == STREAM_READY && quiet(s)) {
+        take_leave(s);
         s->phase = STREAM_LEAVE;
     }
     if (s->phase != STREAM_LEAVE || s->stepping || w->now_ms < s->again_ms || !quiet(s)) {

@@ -178,9 +178,10 @@ struct stream {
     int64_t park_failed_said_ms;
 
     /* recovery */
-    struct link due; /* in w->due while its sweep or audit knows of work for a free handler */
-    bool due_last;   /* some of it is to run alone; counted in w->due_last_count */
-    bool sweeping;   /* a request of the sweep is out */
+    struct link due;      /* in w->due while its sweep or audit knows of work for a free handler */
+    bool due_last;        /* some of it is to run alone; counted in w->due_last_count */
+    bool sweeping;        /* a request of the sweep is out */
+    bool swept_something; /* the last EVENT_SWEPT had something to tell */
     uint64_t taking_generation;
     size_t taking;     /* claims, retries, adoptions that are out */
     size_t taking_old; /* of these, from before the listing was complete */
@@ -249,6 +250,7 @@ struct worker {
     uint32_t running;      /* handlers that are not over */
     uint32_t running_due;  /* of these, recovered */
     uint32_t running_lost; /* of these, timed out or lost: their attempt is over */
+    size_t due_streams;    /* in `due` */
     size_t due_last_count; /* streams whose due work wants to run alone */
     uint64_t audit_read;   /* the newest read that an audit's proof waits for */
     uint32_t reserved;     /* places for claims, retries and adoptions that are out */

@@ -10,6 +10,20 @@
 
 /* ---- the sweep of a stream ---- */
 
+/* Tells what the last walk found; `count` = 0: what an earlier one found is no longer so. */
+static void swept(struct stream *s, uint64_t count, uint64_t due, uint64_t not_due)
+{
+    if (count == 0 && !s->swept_something) {
+        return;
+    }
+    s->swept_something = due > 0 || not_due > 0;
+    worker_event(s->worker, &(struct worker_event){.kind = EVENT_SWEPT,
+                                                   .stream_index = s->index,
+                                                   .count = count,
+                                                   .due = due,
+                                                   .not_due = not_due});
+}
+
 void take_enter(struct stream *s)
 {
     struct worker *w = s->worker;
@@ -41,6 +55,7 @@ void take_leave(struct stream *s)
     free(s->dead);
     s->dead = NULL;
     s->dead_count = 0;
+    swept(s, 0, 0, 0);
     take_note_due(s);
 }
 
@@ -57,10 +72,12 @@ void take_note_due(struct stream *s)
     last = last || audit_has_last(s);
     w->due_last_count += (size_t)last - (size_t)s->due_last;
     s->due_last = last;
-    if (!plain) {
-        list_remove(&s->due);
-    } else if (list_empty(&s->due)) {
+    if (plain && list_empty(&s->due)) {
         list_append(&w->due, &s->due);
+        w->due_streams++;
+    } else if (!plain && !list_empty(&s->due)) {
+        list_remove(&s->due);
+        w->due_streams--;
     }
 }
 
@@ -121,9 +138,7 @@ void take_sweep(struct stream *s)
     uint64_t due = 0;
     uint64_t not_due = 0;
     if (sweep_report(s->sweep, &due, &not_due)) {
-        worker_event(
-            w, &(struct worker_event){
-                   .kind = EVENT_SWEPT, .stream_index = s->index, .due = due, .not_due = not_due});
+        swept(s, 1, due, not_due);
     }
     take_note_due(s);
 }
@@ -205,8 +220,8 @@ void take_step(struct worker *w)
         take_alone(w);
         return;
     }
-    /* Each turn takes places, or moves a stream that can take none now behind the others. */
-    for (size_t turns = 0; turns < w->stream_count + w->options.concurrency; turns++) {
+    /* A stream that can take nothing now goes behind the others; once round all of them is enough. */
+    for (size_t in_vain = 0; in_vain <= w->due_streams;) {
         uint32_t places = alone_busy(w) ? 0 : places_for_due(w);
         if (places == 0 || w->ended) {
             return;
@@ -217,12 +232,14 @@ void take_step(struct worker *w)
         if (!others && !own) {
             return;
         }
+        uint32_t reserved = w->reserved;
         w->sweep_turn = !w->sweep_turn;
         if (others && (w->sweep_turn || !own)) {
             take_from_due(w, places);
         } else if (!retry_due(w, places)) {
             return;
         }
+        in_vain = w->reserved > reserved ? 0 : in_vain + 1;
     }
 }
 
@@ -417,6 +434,7 @@ static void look_done(struct stream *s, const struct flight *flight)
     }
     stream_beat_taken(s, flight, look->look.beat);
     if (!look->look.stamped) {
+        swept(s, 0, 0, 0); /* somebody else tells what is due now */
         return;
     }
     note_dead(s, look);

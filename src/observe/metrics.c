@@ -130,6 +130,12 @@ static void note_recovery(struct stream_metrics *stream, const struct worker_eve
     count_up(&stream->recovery_sum_ms, (uint64_t)idle_ms * count);
 }
 
+/* A sweep that tells only that an earlier one's findings are no longer so. */
+static bool gauges_only(const struct worker_event *event)
+{
+    return event->kind == EVENT_SWEPT && event->count == 0;
+}
+
 void metrics_note(struct metrics *metrics, const struct worker_event *event)
 {
     /* +1, so that 0 is "counts nothing". */
@@ -148,7 +154,7 @@ void metrics_note(struct metrics *metrics, const struct worker_event *event)
     };
     ASSERT(event->stream_index < metrics->stream_count);
     struct stream_metrics *stream = &metrics->streams[event->stream_index];
-    if (event->kind < ARRAY_SIZE(fed) && fed[event->kind] != 0) {
+    if (event->kind < ARRAY_SIZE(fed) && fed[event->kind] != 0 && !gauges_only(event)) {
         count_up(&stream->counters[fed[event->kind] - 1], event->count > 0 ? event->count : 1);
     }
     if (event->kind == EVENT_CLAIMED) {
