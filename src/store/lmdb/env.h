@@ -101,8 +101,8 @@ int env_sync_folder(const char *path);
 
 void env_watch_add(struct lmdb_env *env, struct env_watch *watch);
 void env_watch_remove(struct lmdb_env *env, struct env_watch *watch);
-/* The handle sleeps: wake it when the word or the commit number differ from what it has seen.
- * False: they do already. */
+/* The handle sleeps: wake it when the word differs from what it has seen, or, within a second, the
+ * commit number does. False: the word does already. */
 bool env_watch_arm(struct lmdb_env *env, struct env_watch *watch, uint32_t word, uint64_t commit);
 void env_watch_disarm(struct lmdb_env *env, struct env_watch *watch);
 void env_watch_stop(struct lmdb_env *env);

@@ -15,8 +15,9 @@ enum {
     PARK_FIELDS = 10,        /* what is added to a parked entry */
 };
 
-/* What the store keeps with a request while it has it; in the request's arena. */
+/* What the store keeps with a request while it has it. */
 struct op {
+    struct op *next;       /* of the handle's free ones */
     struct impel_id id;    /* ADD: as it was asked for, since the answer overwrites it */
     int64_t deadline_ms;   /* READ, CALL: until when it may block, INT64_MAX = for ever */
     bool blocks;           /* it has time left */
@@ -45,8 +46,12 @@ struct exec {
     struct lmdb_txn *txn;
     struct exec_refs *refs; /* the handle's */
     int64_t boot_ms;        /* side_now_ms() of this turn */
+    int64_t wall_ms;        /* the wall clock, read again every few requests */
+    unsigned wall_uses;
 };
 
+/* What every request begins with: the time. */
+void exec_begin(struct exec *exec, struct request *request);
 /* Carries a request out: IMPEL_OK, EXEC_BLOCKED, or its failure (in request->error as well). */
 int exec_request(struct exec *exec, struct request *request);
 /* True if a read transaction does for it, without the lock. */
@@ -66,6 +71,8 @@ int exec_group_set(struct exec *exec, struct request *request);
 int exec_read(struct exec *exec, struct request *request);
 /* In a read transaction: would the READ give or fail (1), or only wait (0)? */
 int exec_read_ready(struct exec *exec, struct request *request);
+/* In a read transaction: it gives nothing and changes nothing (1), or has to be carried out (0). */
+int exec_read_idle(struct exec *exec, struct request *request);
 int exec_ack(struct exec *exec, struct request *request);
 int exec_items(struct exec *exec, struct request *request);
 int exec_claim_from(struct exec *exec, struct request *request);

@@ -1,6 +1,10 @@
 /* exec_read.c -- READ: new entries of a group, to one consumer. */
 #include "store/lmdb/exec.h"
 
+enum {
+    SEEN_MS = 60000, /* how exactly "seen" is kept for readers that get nothing */
+};
+
 struct reading {
     struct exec *exec;
     struct request *request;
@@ -33,6 +37,30 @@ static int has_new(struct exec *exec, struct lmdb_stream *stream, struct lmdb_gr
     }
     int rc = lmdb_stream_last(exec->txn, stream, &last);
     return rc < 0 ? rc : id_compare(last, group->last_id) > 0;
+}
+
+/* An idle worker asks every two seconds. Noting each time that it was seen would cost a commit, and
+ * wake everybody who compares transaction numbers; once a minute does. */
+static bool seen_lately(const struct exec *exec, const struct lmdb_consumer *consumer)
+{
+    int64_t age_ms = sub_saturating(exec->txn->now_ms, consumer->seen_ms);
+    return age_ms >= 0 && age_ms < SEEN_MS;
+}
+
+int exec_read_idle(struct exec *exec, struct request *request)
+{
+    for (size_t i = 0; i < request->read.stream_count; i++) {
+        struct lmdb_stream *stream = NULL;
+        struct lmdb_group *group = NULL;
+        struct lmdb_consumer *consumer = NULL;
+        int rc = read_find(exec, request, i, &stream, &group);
+        rc = rc < 0 ? rc : has_new(exec, stream, group);
+        rc = rc != 0 ? rc : lmdb_consumer_find(exec->txn, group, request->consumer, &consumer);
+        if (rc != 0 || !seen_lately(exec, consumer)) {
+            return 0;
+        }
+    }
+    return 1;
 }
 
 int exec_read_ready(struct exec *exec, struct request *request)
@@ -162,10 +190,13 @@ int exec_read(struct exec *exec, struct request *request)
         struct lmdb_consumer *consumer = NULL;
         rc = read_find(exec, request, index, &stream, &group);
         rc = rc < 0 ? rc : lmdb_consumer_open(exec->txn, group, request->consumer, &consumer);
+        size_t before = request->read.entry_count;
         if (rc >= 0 && !read_is_over(&reading)) {
+            rc = read_stream(&reading, consumer, index);
+        }
+        if (rc >= 0 && (request->read.entry_count > before || !seen_lately(exec, consumer))) {
             consumer->seen_ms = exec->txn->now_ms;
             lmdb_consumer_changed(exec->txn, consumer);
-            rc = read_stream(&reading, consumer, index);
         }
     }
     if (rc < 0) {

@@ -97,6 +97,10 @@ static void handle_free(struct handle *handle)
         }
         env_close(handle->file);
     }
+    for (struct op *op = handle->free_ops; op != NULL; op = handle->free_ops) {
+        handle->free_ops = op->next;
+        free(op);
+    }
     free(handle->refs.items);
     free(handle);
 }
@@ -193,6 +197,18 @@ static void handle_cancel(struct store *store, struct request *request)
     }
 }
 
+static struct op *op_new(struct handle *handle)
+{
+    struct op *op = handle->free_ops;
+
+    if (op == NULL) {
+        return calloc(1, sizeof(*op));
+    }
+    handle->free_ops = op->next;
+    *op = (struct op){0};
+    return op;
+}
+
 /* Gives what was submitted its place in the store. */
 static void prepare(struct handle *handle)
 {
@@ -204,7 +220,7 @@ static void prepare(struct handle *handle)
     queue_init(&handle->submitted);
     for (struct request *request; (request = queue_pop(&queue)) != NULL;) {
         if (request->store_data == NULL) {
-            struct op *op = arena_calloc(&request->arena, 1, sizeof(*op));
+            struct op *op = op_new(handle);
             if (op == NULL) {
                 error_set(&request->error, IMPEL_ERR_NOMEM, "out of memory");
                 turn_end(handle, request, IMPEL_ERR_NOMEM);

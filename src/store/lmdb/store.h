@@ -26,6 +26,7 @@ struct handle {
     struct queue done;    /* carried out, not told yet */
     MDB_txn *reader;      /* kept for the next read transaction */
     struct exec_refs refs;
+    struct op *free_ops; /* so that a request costs no allocation */
     struct env_watch watch;
     int64_t held_since;   /* of the lock, by whom we wait for: told already */
     uint64_t seen_commit; /* when the blocked ones were last tried */

@@ -35,8 +35,14 @@ struct request *queue_pop(struct queue *queue)
 
 void turn_end(struct handle *handle, struct request *request, int status)
 {
+    struct op *op = request->store_data;
+
     request->status = status < 0 ? status : IMPEL_OK;
-    request->store_data = NULL;
+    if (op != NULL) {
+        op->next = handle->free_ops;
+        handle->free_ops = op;
+        request->store_data = NULL;
+    }
     queue_push(&handle->done, request);
 }
 
@@ -63,17 +69,22 @@ static bool read_only_try(struct exec *exec, struct handle *handle, struct reque
 {
     struct op *op = request->store_data;
 
+    exec_begin(exec, request);
     if (request->kind == REQUEST_BEAT) {
         int rc = op->fast_failed ? 0 : exec_beat_fast(exec, request);
         op->fast_failed = true;
-        if (rc == 0) {
-            return false;
+        if (rc != 0) {
+            turn_end(handle, request, rc);
         }
-        struct timespec now;
-        clock_gettime(CLOCK_REALTIME, &now);
-        request->store_now_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-        turn_end(handle, request, rc < 0 ? rc : IMPEL_OK);
-        return true;
+        return rc != 0;
+    }
+    if (request->kind == REQUEST_READ) {
+        int idle = exec_read_idle(exec, request);
+        if (idle != 0) {
+            request->read.entry_count = 0;
+            turn_settle(handle, request, op->blocks ? EXEC_BLOCKED : IMPEL_OK);
+        }
+        return idle != 0;
     }
     turn_settle(handle, request, exec_request(exec, request));
     return true;
@@ -93,7 +104,8 @@ void turn_without_lock(struct handle *handle)
 
     queue_init(&rest);
     for (struct request *request; (request = queue_pop(&handle->submitted)) != NULL;) {
-        bool fits = request->kind == REQUEST_BEAT || (!wrote && exec_only_reads(request));
+        bool fits = request->kind == REQUEST_BEAT ||
+                    (!wrote && (request->kind == REQUEST_READ || exec_only_reads(request)));
         if (fits && !began) {
             began = env_begin_read(handle->file, &handle->reader, &txn, &err) >= 0;
             exec.boot_ms = side_now_ms();

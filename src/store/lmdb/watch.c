@@ -88,7 +88,7 @@ bool env_watch_arm(struct lmdb_env *env, struct env_watch *watch, uint32_t word,
         pthread_sigmask(SIG_SETMASK, &before, NULL);
     }
     /* The watcher may be asleep on a newer word than the one looked at: compare here as well. */
-    fresh = side_word(&env->side) == word && env_commit_number(env) == commit;
+    fresh = side_word(&env->side) == word;
     if (fresh && !watch->armed) {
         watch->armed = true;
         pthread_cond_signal(&env->change);
