@@ -1,8 +1,9 @@
 """What `make install` leaves is enough for other people's programs, shared and static."""
 import os
 import shlex
+import shutil
 
-from impeltest import BUILD, SOURCE, equal, main, run, test
+from impeltest import BUILD, SOURCE, contains, equal, main, run, skip, test
 
 PREFIX = "/usr/local"
 STRICT = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
@@ -50,6 +51,24 @@ def programs_link_with_the_shared_library(tmp):
     done = run([tmp / "all"], env={"LD_LIBRARY_PATH": library_folder(root)})
     equal(done.code, 0, done.err)
     equal(done.out, run([root + "/bin/impel", "version"]).out.split()[-1] + "\n")
+    run_examples(tmp, {"LD_LIBRARY_PATH": library_folder(root)})
+
+
+def run_examples(tmp, env):
+    """Orders go in by one example and come out of the other, a bad one to the dead letters."""
+    store = "lmdb:%s/orders.db" % tmp
+    done = run([tmp / "producer", store, "200"], env=env)
+    equal(done.code, 0, done.err)
+    bad = run([BUILD / "impel", "add", "--store", store, "--stream", "orders", "amount=1"])
+    equal(bad.code, 0, bad.err)
+    done = run([tmp / "worker", store, "until-idle"], env=env)
+    equal(done.code, 0, done.err)
+    equal(sorted(done.out.splitlines()),
+          sorted("order %d: %d.50" % (n, n % 100) for n in range(1, 201)))
+    contains(done.err, "parked")
+    contains(done.err, "it has no order_id")
+    dead = run([BUILD / "impel", "call", "--store", store, "XLEN", "orders:dead"])
+    equal(dead.out, "1\n", dead.err)
 
 
 @test
@@ -64,6 +83,21 @@ def programs_link_with_the_archive(tmp):
                    *pkg_config(root, "--cflags"), *libraries)
     done = run([tmp / "all"])
     equal(done.code, 0, done.err)
+    run_examples(tmp, None)
+
+
+@test
+def headers_are_fit_for_cpp(tmp):
+    if shutil.which("c++") is None:
+        skip("no C++ compiler here")
+    root = installed(tmp)
+    source = tmp / "all.cpp"
+    source.write_text("#include <impel/impel.h>\nint main()\n{\n"
+                      "    return impel_version() == nullptr;\n}\n")
+    done = run(["c++", "-std=c++17", "-Wall", "-Wextra", "-Werror", source, "-o", tmp / "cpp",
+                *pkg_config(root, "--cflags", "--libs")])
+    equal(done.code, 0, done.err)
+    equal(run([tmp / "cpp"], env={"LD_LIBRARY_PATH": library_folder(root)}).code, 0)
 
 
 @test
