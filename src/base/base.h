@@ -63,6 +63,7 @@ struct buf {
     size_t capacity;
     size_t size_max; /* never grows past this */
     bool failed;     /* out of memory or past the maximum; sticky, so one check at the end does */
+    bool over_max;   /* it was the maximum */
 };
 void buf_init(struct buf *buf, size_t size_max);
 void buf_release(struct buf *buf);

@@ -19,12 +19,13 @@ void buf_release(struct buf *buf)
 void buf_clear(struct buf *buf)
 {
     buf->size = 0;
-    buf->failed = false;
+    buf->failed = buf->over_max = false;
 }
 
 void *buf_reserve(struct buf *buf, size_t size)
 {
     if (buf->failed || size > buf->size_max - buf->size) {
+        buf->over_max = buf->over_max || !buf->failed;
         buf->failed = true;
         return NULL;
     }
@@ -92,5 +93,5 @@ int buf_status(const struct buf *buf)
     if (!buf->failed) {
         return IMPEL_OK;
     }
-    return buf->capacity >= buf->size_max ? IMPEL_ERR_LIMIT : IMPEL_ERR_NOMEM;
+    return buf->over_max ? IMPEL_ERR_LIMIT : IMPEL_ERR_NOMEM;
 }
