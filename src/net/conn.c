@@ -8,7 +8,9 @@
 #include "net/net.h"
 
 #include <netinet/tcp.h>
+#include <sys/socket.h>
 
+#include <errno.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -244,16 +246,31 @@ static void write_done(uv_write_t *write, int status)
     conn_unref(conn);
 }
 
+/* What the kernel takes at once: usually all. Not by uv_try_write(), which raises SIGPIPE. */
+static ssize_t send_now(struct net_conn *conn)
+{
+    uv_os_fd_t fd;
+    int rc = uv_fileno(&conn->handle, &fd);
+
+    if (rc < 0) {
+        return rc;
+    }
+    ssize_t sent = send(fd, conn->out.data, conn->out.size, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0) {
+        return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+    }
+    return sent;
+}
+
 /* Sends conn->out: what the kernel does not take at once goes with it as `flight`. */
 static int conn_write(struct net_conn *conn)
 {
-    uv_buf_t bytes = uv_buf_init((char *)conn->out.data, (unsigned)conn->out.size);
-    int sent = uv_try_write(&conn->stream, &bytes, 1);
+    ssize_t sent = send_now(conn);
 
-    if (sent < 0 && sent != UV_EAGAIN) {
-        return sent;
+    if (sent < 0) {
+        return (int)sent;
     }
-    if (sent == (int)conn->out.size) {
+    if ((size_t)sent == conn->out.size) {
         buf_clear(&conn->out);
         return 0;
     }
@@ -261,9 +278,8 @@ static int conn_write(struct net_conn *conn)
     conn->flight = conn->out;
     conn->out = flight;
     buf_clear(&conn->out);
-    bytes = uv_buf_init((char *)conn->flight.data, (unsigned)conn->flight.size);
-    bytes.base += sent > 0 ? sent : 0;
-    bytes.len -= sent > 0 ? (size_t)sent : 0;
+    uv_buf_t bytes =
+        uv_buf_init((char *)conn->flight.data + sent, (unsigned)(conn->flight.size - (size_t)sent));
     conn->write.data = conn;
     int rc = uv_write(&conn->write, &conn->stream, &bytes, 1, write_done);
     if (rc == 0) {

@@ -10,6 +10,9 @@
  * received, closed) and after net_close() nothing any more; its memory goes when the loop has let
  * go of its handles, which takes one more turn of the loop.
  *
+ * What does not go out at once is written by libuv, which lets SIGPIPE through: the thread that runs
+ * the loop has it blocked or ignored.
+ *
  * Not here: TLS, which will stand between the socket and the two buffers as a filter: bytes from
  * the socket pass through conn_take_bytes(), bytes to it leave through conn_write() (conn.c), and
  * `opened` is told after its handshake. Reconnecting and listening are their callers'. */
