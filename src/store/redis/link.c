@@ -384,12 +384,13 @@ static int64_t patience_ms(const struct op *op)
     if (op == &op->link->greeting) {
         return op->store->url.connect_timeout_ms;
     }
+    int64_t reply_ms = op->store->url.reply_timeout_ms;
+    if (op->request != NULL && op->request->kind == REQUEST_READ && op->link == &op->store->read) {
+        int64_t margin_ms = reply_ms < READ_MARGIN_MS ? reply_ms : READ_MARGIN_MS;
+        return op->request->read.block_ms + margin_ms;
+    }
     if (op->request == NULL || op->request->kind != REQUEST_CALL) {
-        int64_t block_ms = op->request != NULL && op->request->kind == REQUEST_READ
-                               ? op->request->read.block_ms + READ_MARGIN_MS
-                               : 0;
-        int64_t reply_ms = op->store->url.reply_timeout_ms;
-        return block_ms > reply_ms ? block_ms : reply_ms;
+        return reply_ms;
     }
     return -1; /* anybody's command: it may block as long as it likes */
 }

@@ -20,7 +20,7 @@ enum {
     RUN_ID_SIZE = 41,
     LINK_STEPS_MAX = 10,
     EVENTS_MAX = 8, /* said at the next turn; more than that between two turns are not said */
-    READ_MARGIN_MS = 5000, /* a blocked read may be answered this much late */
+    READ_MARGIN_MS = 5000, /* a blocked read may be answered this much late, or by its timeout */
     READ_SIZE_SMALL = 1024 * 1024,
 };
 
@@ -105,6 +105,7 @@ struct redis_store {
     struct link main, read;
     struct request *queued_first, **queued_last;
     struct request *done_first, **done_last;
+    bool woken;         /* since the last turn */
     size_t outstanding; /* requests that are neither queued nor done */
     struct op_list
         orphans;       /* READs whose connection broke: finished when that is killed for good */

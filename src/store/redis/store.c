@@ -7,9 +7,12 @@
 
 #include "store/redis/redis.h"
 
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum {
     SLICE_MS = 10, /* a turn on the own loop waits at most this long */
@@ -57,6 +60,15 @@ bool op_remove(struct op_list *list, const struct op *op)
 
 /* ---- events ---- */
 
+/* Once until the next turn: it is a system call for most drivers. */
+static void store_wake(struct redis_store *store)
+{
+    if (store->env.wake != NULL && !store->woken) {
+        store->woken = true;
+        store->env.wake(store->env.user);
+    }
+}
+
 void store_say(struct redis_store *store, const char *name, int level, const char *format, ...)
 {
     va_list args;
@@ -70,9 +82,7 @@ void store_say(struct redis_store *store, const char *name, int level, const cha
     va_end(args);
     store->events[store->event_count].name = name;
     store->events[store->event_count++].level = level;
-    if (store->env.wake != NULL) {
-        store->env.wake(store->env.user);
-    }
+    store_wake(store);
 }
 
 static void tell_events(struct redis_store *store)
@@ -112,9 +122,7 @@ static void request_finish(struct redis_store *store, struct request *request, i
     request->next = NULL;
     *store->done_last = request;
     store->done_last = &request->next;
-    if (store->env.wake != NULL) {
-        store->env.wake(store->env.user);
-    }
+    store_wake(store);
 }
 
 void op_finish(struct op *op, int status)
@@ -413,8 +421,15 @@ static void slice_over(uv_timer_t *timer)
     (void)timer; /* its only use is to end the wait */
 }
 
+/* A peer that is gone must not end the process: see net.h. What came of a blocked SIGPIPE is taken
+ * away before it is let in again. */
 static void run_own_loop(struct redis_store *store)
 {
+    sigset_t pipe_only, before;
+
+    sigemptyset(&pipe_only);
+    sigaddset(&pipe_only, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_only, &before);
     if (store->outstanding > 0 && store->done_first == NULL) {
         uv_update_time(store->loop);
         uv_timer_start(&store->slice, slice_over, SLICE_MS, 0);
@@ -423,6 +438,11 @@ static void run_own_loop(struct redis_store *store)
     } else {
         uv_run(store->loop, UV_RUN_NOWAIT);
     }
+    if (!sigismember(&before, SIGPIPE)) {
+        while (sigtimedwait(&pipe_only, NULL, &(struct timespec){0}) == SIGPIPE) {
+        }
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+    }
 }
 
 static int64_t redis_turn(struct store *base, int64_t now_ms)
@@ -430,6 +450,7 @@ static int64_t redis_turn(struct store *base, int64_t now_ms)
     struct redis_store *store = (struct redis_store *)base;
 
     (void)now_ms; /* the loop has its own */
+    store->woken = false;
     tell_events(store);
     send_queued(store);
     link_flush(&store->main);

@@ -150,6 +150,9 @@ parse_option(struct redis_url *url, const char *text, size_t size, struct impel_
         if (parse_duration(value, value_size, &url->give_up_ms) < 0) {
             return bad(err, "connect_timeout is not a duration like 5s");
         }
+        if (url->give_up_ms > 0 && url->give_up_ms < url->connect_timeout_ms) {
+            url->connect_timeout_ms = url->give_up_ms;
+        }
         return IMPEL_OK;
     }
     if (bytes_equal(key, bytes_of("timeout"))) {
