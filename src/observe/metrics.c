@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 enum {
+    SWEPT_TICKS_MAX = 3,
     TEXT_SIZE_MAX = 64 * 1024 * 1024, /* 1,000 streams with long names fit in many times over */
 };
 
@@ -73,6 +74,7 @@ struct stream_metrics {
     _Atomic uint64_t counters[COUNTER_COUNT];
     _Atomic uint64_t buckets[IMPEL_RECOVERY_BUCKETS];
     _Atomic uint64_t recovery_sum_ms;
+    unsigned swept_ticks; /* since this worker's last sweep; the worker's own thread only */
 };
 
 struct metrics {
@@ -160,6 +162,7 @@ void metrics_note(struct metrics *metrics, const struct worker_event *event)
     if (event->kind == EVENT_CLAIMED) {
         note_recovery(stream, event);
     } else if (event->kind == EVENT_SWEPT) {
+        stream->swept_ticks = 0;
         atomic_store(&stream->counters[GAUGE_SWEEP_DUE], event->due);
         atomic_store(&stream->counters[GAUGE_SWEEP_NOT_DUE], event->not_due);
     }
@@ -168,6 +171,29 @@ void metrics_note(struct metrics *metrics, const struct worker_event *event)
 void metrics_set_held(struct metrics *metrics, size_t stream_index, uint64_t held)
 {
     atomic_store(&metrics->streams[stream_index].counters[GAUGE_HELD], held);
+}
+
+static void forget_sweep(struct stream_metrics *stream)
+{
+    atomic_store(&stream->counters[GAUGE_SWEEP_DUE], 0);
+    atomic_store(&stream->counters[GAUGE_SWEEP_NOT_DUE], 0);
+}
+
+void metrics_tick(struct metrics *metrics)
+{
+    for (size_t i = 0; i < metrics->stream_count; i++) {
+        if (metrics->streams[i].swept_ticks++ == SWEPT_TICKS_MAX) {
+            forget_sweep(&metrics->streams[i]);
+        }
+    }
+}
+
+void metrics_rest(struct metrics *metrics)
+{
+    for (size_t i = 0; i < metrics->stream_count; i++) {
+        forget_sweep(&metrics->streams[i]);
+        metrics_set_held(metrics, i, 0);
+    }
 }
 
 void metrics_sum(const struct metrics *metrics, struct impel_metrics *out)

@@ -204,12 +204,8 @@ static void on_signal(uv_signal_t *handle, int number)
     atomic_fetch_add(&runtime->stops, 1);
 }
 
-void runtime_write_metrics(struct runtime *runtime)
+static void write_metrics(struct runtime *runtime)
 {
-    for (size_t i = 0; i < runtime->options.worker.stream_count; i++) {
-        metrics_set_held(runtime->metrics, i,
-                         runtime->worker != NULL ? worker_held_in(runtime->worker, i) : 0);
-    }
     struct impel_error error;
     if (runtime->options.metrics_file != NULL &&
         metrics_write(runtime->metrics, runtime->options.metrics_file, &error) < 0) {
@@ -221,7 +217,12 @@ void runtime_write_metrics(struct runtime *runtime)
 
 static void on_metrics(uv_timer_t *handle)
 {
-    runtime_write_metrics(handle->data);
+    struct runtime *runtime = handle->data;
+    metrics_tick(runtime->metrics);
+    for (size_t i = 0; i < runtime->options.worker.stream_count; i++) {
+        metrics_set_held(runtime->metrics, i, worker_held_in(runtime->worker, i));
+    }
+    write_metrics(runtime);
 }
 
 static int init_loop(struct runtime *runtime, struct impel_error *err)
@@ -446,7 +447,8 @@ int runtime_run(struct runtime *runtime, struct impel_error *err)
     (void)uv_timer_stop(&runtime->metrics_timer);
     (void)uv_timer_stop(&runtime->timer);
     (void)uv_idle_stop(&runtime->idle);
-    runtime_write_metrics(runtime);
+    metrics_rest(runtime->metrics);
+    write_metrics(runtime);
     leave_thread(runtime);
     return result_of_run(runtime, err);
 }

@@ -77,6 +77,5 @@ void runtime_tell(void *user, const struct impel_event *event);
 
 /* Makes the state machine under the name that is next: the given one, or another slot. */
 int runtime_make_worker(struct runtime *runtime, struct impel_error *err);
-void runtime_write_metrics(struct runtime *runtime);
 
 #endif /* IMPEL_RUNTIME_STATE_H */

@@ -1,0 +1,134 @@
+/* test_metrics.c -- which event feeds which counter, and the text that Prometheus reads. */
+#include "observe/metrics.h"
+#include "tap.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+static struct metrics *make(void)
+{
+    static const char odd[] = "a\"b\\c\nd";
+    const struct impel_bytes streams[] = {bytes_of("orders"), {odd, sizeof odd - 1}};
+    struct metrics *metrics = metrics_new(streams, 2, bytes_of("g"));
+    CHECK(metrics != NULL);
+    return metrics;
+}
+
+static void note(struct metrics *metrics, enum worker_event_kind kind, uint64_t count)
+{
+    struct worker_event event = {.kind = kind, .count = count};
+    metrics_note(metrics, &event);
+}
+
+TEST(each_event_feeds_its_counter)
+{
+    struct metrics *metrics = make();
+    struct impel_metrics sum;
+    note(metrics, EVENT_DELIVERED, 100);
+    note(metrics, EVENT_DONE, 1);
+    note(metrics, EVENT_RETRIED, 2);
+    note(metrics, EVENT_REDELIVERED, 3);
+    note(metrics, EVENT_CLAIMED, 4);
+    note(metrics, EVENT_PARKED, 5);
+    note(metrics, EVENT_LOST_WORK, 6);
+    note(metrics, EVENT_LATE_ACK, 7);
+    note(metrics, EVENT_RELEASED, 8);
+    note(metrics, EVENT_RENEWED, 9);
+    note(metrics, EVENT_STARTED, 10); /* counts nowhere */
+    metrics_sum(metrics, &sum);
+    metrics_free(metrics);
+    CHECK(sum.delivered == 100 && sum.done == 1 && sum.retried == 2 && sum.redelivered == 3);
+    CHECK(sum.claimed == 4 && sum.parked == 5 && sum.lost == 6 && sum.late_acks == 7);
+    CHECK(sum.released == 8 && sum.renewed == 9 && sum.sweeps == 0);
+}
+
+TEST(a_sweep_sets_two_gauges_that_are_forgotten)
+{
+    struct metrics *metrics = make();
+    struct impel_metrics sum;
+    struct worker_event event = {.kind = EVENT_SWEPT, .count = 1, .due = 2, .not_due = 3};
+    metrics_note(metrics, &event);
+    metrics_tick(metrics);
+    metrics_sum(metrics, &sum);
+    bool seen = sum.sweeps == 1 && sum.sweep_due == 2 && sum.sweep_not_due == 3;
+    for (int i = 0; i < 5; i++) {
+        metrics_tick(metrics);
+    }
+    metrics_sum(metrics, &sum);
+    metrics_free(metrics);
+    CHECK(seen);
+    CHECK(sum.sweeps == 1 && sum.sweep_due == 0 && sum.sweep_not_due == 0);
+}
+
+TEST(recovery_times_fall_into_buckets)
+{
+    static const int64_t idle_ms[] = {0, 100, 101, 5000, 3600000, 3600001};
+    struct metrics *metrics = make();
+    struct impel_metrics sum;
+    for (size_t i = 0; i < ARRAY_SIZE(idle_ms); i++) {
+        struct worker_event event = {.kind = EVENT_CLAIMED, .count = 1, .idle_ms = idle_ms[i]};
+        metrics_note(metrics, &event);
+    }
+    metrics_sum(metrics, &sum);
+    metrics_free(metrics);
+    CHECK_U64(sum.recovery_buckets[0], 2); /* a bound is part of its bucket */
+    CHECK_U64(sum.recovery_buckets[1], 1);
+    CHECK_U64(sum.recovery_buckets[5], 1);
+    CHECK_U64(sum.recovery_buckets[11], 1);
+    CHECK_U64(sum.recovery_buckets[12], 1);
+    CHECK(sum.recovery_seconds_sum > 7205.2 && sum.recovery_seconds_sum < 7205.21);
+}
+
+static bool has_line(const struct buf *buf, const char *line)
+{
+    char *text = strndup((const char *)buf->data, buf->size);
+    char *found = text != NULL ? strstr(text, line) : NULL;
+    bool whole =
+        found != NULL && (found == text || found[-1] == '\n') && found[strlen(line)] == '\n';
+    if (!whole) {
+        printf("# no line '%s' in\n%s", line, text);
+    }
+    free(text);
+    return whole;
+}
+
+TEST(the_text_is_what_prometheus_reads)
+{
+    struct metrics *metrics = make();
+    struct buf buf;
+    buf_init(&buf, 1 << 20);
+    struct worker_event event = {.kind = EVENT_CLAIMED, .count = 2, .idle_ms = 700};
+    metrics_note(metrics, &event);
+    event.stream_index = 1;
+    metrics_note(metrics, &event);
+    metrics_set_held(metrics, 0, 17);
+    metrics_text(metrics, &buf);
+    metrics_free(metrics);
+    bool good =
+        has_line(&buf, "# TYPE impel_claimed_total counter") &&
+        has_line(&buf, "impel_claimed_total{stream=\"orders\",group=\"g\"} 2") &&
+        has_line(&buf, "impel_claimed_total{stream=\"a\\\"b\\\\c\\nd\",group=\"g\"} 2") &&
+        has_line(&buf, "impel_held{stream=\"orders\",group=\"g\"} 17") &&
+        has_line(&buf, "# TYPE impel_recovery_seconds histogram") &&
+        has_line(&buf,
+                 "impel_recovery_seconds_bucket{stream=\"orders\",group=\"g\",le=\"0.5\"} 0") &&
+        has_line(&buf, "impel_recovery_seconds_bucket{stream=\"orders\",group=\"g\",le=\"1\"} 2") &&
+        has_line(&buf,
+                 "impel_recovery_seconds_bucket{stream=\"orders\",group=\"g\",le=\"+Inf\"} 2") &&
+        has_line(&buf, "impel_recovery_seconds_sum{stream=\"orders\",group=\"g\"} 1.400") &&
+        has_line(&buf, "impel_recovery_seconds_count{stream=\"orders\",group=\"g\"} 2");
+    buf_release(&buf);
+    CHECK(good);
+}
+
+TEST(a_file_that_cannot_be_written_is_an_error)
+{
+    struct metrics *metrics = make();
+    struct impel_error error = {0};
+    int rc = metrics_write(metrics, "/no/such/folder/metrics", &error);
+    metrics_free(metrics);
+    CHECK(rc == IMPEL_ERR_IO);
+    CHECK(strstr(error.text, "/no/such/folder/metrics") != NULL);
+}
+
+TAP_MAIN
