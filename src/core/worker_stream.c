@@ -5,6 +5,8 @@
  * takes one, not that we hear of it. Everything else waits out failures with a growing delay. */
 #include "core/worker_state.h"
 
+#include <stdlib.h>
+
 static int64_t earlier(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -38,6 +40,7 @@ void stream_init(struct worker *w, size_t index)
 void stream_release(struct stream *s)
 {
     sweep_free(s->sweep);
+    free(s->dead);
     audit_reset(s);
 }
 
