@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 enum {
-    SWEPT_TICKS_MAX = 3,
     TEXT_SIZE_MAX = 64 * 1024 * 1024, /* 1,000 streams with long names fit in many times over */
 };
 
@@ -74,7 +73,6 @@ struct stream_metrics {
     _Atomic uint64_t counters[COUNTER_COUNT];
     _Atomic uint64_t buckets[IMPEL_RECOVERY_BUCKETS];
     _Atomic uint64_t recovery_sum_ms;
-    unsigned swept_ticks; /* since this worker's last sweep; the worker's own thread only */
 };
 
 struct metrics {
@@ -127,9 +125,8 @@ static void note_recovery(struct stream_metrics *stream, const struct worker_eve
     while (bucket < ARRAY_SIZE(bucket_bounds_ms) && idle_ms > bucket_bounds_ms[bucket]) {
         bucket++;
     }
-    uint64_t count = event->count > 0 ? event->count : 1;
-    count_up(&stream->buckets[bucket], count);
-    count_up(&stream->recovery_sum_ms, (uint64_t)idle_ms * count);
+    count_up(&stream->buckets[bucket], event->count);
+    count_up(&stream->recovery_sum_ms, (uint64_t)idle_ms * event->count);
 }
 
 /* A sweep that tells only that an earlier one's findings are no longer so. */
@@ -162,7 +159,6 @@ void metrics_note(struct metrics *metrics, const struct worker_event *event)
     if (event->kind == EVENT_CLAIMED) {
         note_recovery(stream, event);
     } else if (event->kind == EVENT_SWEPT) {
-        stream->swept_ticks = 0;
         atomic_store(&stream->counters[GAUGE_SWEEP_DUE], event->due);
         atomic_store(&stream->counters[GAUGE_SWEEP_NOT_DUE], event->not_due);
     }
@@ -173,25 +169,11 @@ void metrics_set_held(struct metrics *metrics, size_t stream_index, uint64_t hel
     atomic_store(&metrics->streams[stream_index].counters[GAUGE_HELD], held);
 }
 
-static void forget_sweep(struct stream_metrics *stream)
-{
-    atomic_store(&stream->counters[GAUGE_SWEEP_DUE], 0);
-    atomic_store(&stream->counters[GAUGE_SWEEP_NOT_DUE], 0);
-}
-
-void metrics_tick(struct metrics *metrics)
-{
-    for (size_t i = 0; i < metrics->stream_count; i++) {
-        if (metrics->streams[i].swept_ticks++ == SWEPT_TICKS_MAX) {
-            forget_sweep(&metrics->streams[i]);
-        }
-    }
-}
-
 void metrics_rest(struct metrics *metrics)
 {
     for (size_t i = 0; i < metrics->stream_count; i++) {
-        forget_sweep(&metrics->streams[i]);
+        atomic_store(&metrics->streams[i].counters[GAUGE_SWEEP_DUE], 0);
+        atomic_store(&metrics->streams[i].counters[GAUGE_SWEEP_NOT_DUE], 0);
         metrics_set_held(metrics, i, 0);
     }
 }

@@ -16,9 +16,6 @@ metrics_new(const struct impel_bytes *streams, size_t stream_count, struct impel
 void metrics_free(struct metrics *metrics); /* NULL is fine */
 void metrics_note(struct metrics *metrics, const struct worker_event *event);
 void metrics_set_held(struct metrics *metrics, size_t stream_index, uint64_t held);
-/* Once a second: what a sweep saw is forgotten after a few of these without another sweep by this
- * worker, since somebody else's has newer numbers by then. */
-void metrics_tick(struct metrics *metrics);
 /* At the end: nothing is held, and nothing seen. */
 void metrics_rest(struct metrics *metrics);
 /* The sums over all streams. */

@@ -218,7 +218,6 @@ static void write_metrics(struct runtime *runtime)
 static void on_metrics(uv_timer_t *handle)
 {
     struct runtime *runtime = handle->data;
-    metrics_tick(runtime->metrics);
     for (size_t i = 0; i < runtime->options.worker.stream_count; i++) {
         metrics_set_held(runtime->metrics, i, worker_held_in(runtime->worker, i));
     }

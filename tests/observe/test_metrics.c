@@ -42,22 +42,24 @@ TEST(each_event_feeds_its_counter)
     CHECK(sum.released == 8 && sum.renewed == 9 && sum.sweeps == 0);
 }
 
-TEST(a_sweep_sets_two_gauges_that_are_forgotten)
+TEST(a_sweep_sets_two_gauges)
 {
     struct metrics *metrics = make();
-    struct impel_metrics sum;
+    struct impel_metrics swept, zeroed, rested;
     struct worker_event event = {.kind = EVENT_SWEPT, .count = 1, .due = 2, .not_due = 3};
+    struct worker_event none = {.kind = EVENT_SWEPT}; /* no walk, only what is no longer so */
     metrics_note(metrics, &event);
-    metrics_tick(metrics);
-    metrics_sum(metrics, &sum);
-    bool seen = sum.sweeps == 1 && sum.sweep_due == 2 && sum.sweep_not_due == 3;
-    for (int i = 0; i < 5; i++) {
-        metrics_tick(metrics);
-    }
-    metrics_sum(metrics, &sum);
+    metrics_sum(metrics, &swept);
+    metrics_note(metrics, &none);
+    metrics_sum(metrics, &zeroed);
+    metrics_note(metrics, &event);
+    metrics_set_held(metrics, 1, 5);
+    metrics_rest(metrics);
+    metrics_sum(metrics, &rested);
     metrics_free(metrics);
-    CHECK(seen);
-    CHECK(sum.sweeps == 1 && sum.sweep_due == 0 && sum.sweep_not_due == 0);
+    CHECK(swept.sweeps == 1 && swept.sweep_due == 2 && swept.sweep_not_due == 3);
+    CHECK(zeroed.sweeps == 1 && zeroed.sweep_due == 0 && zeroed.sweep_not_due == 0);
+    CHECK(rested.sweeps == 2 && rested.sweep_due == 0 && rested.held == 0);
 }
 
 TEST(recovery_times_fall_into_buckets)
