@@ -34,7 +34,7 @@ static int call_store(struct client *client, const struct store_call *call)
     struct server *server = client->server;
     struct row *row = call->row;
     struct value *reply = NULL;
-    uint64_t begun = uv_hrtime();
+    uint64_t begun = server->clock_ns;
     bool sets_id = server->watch_count > 0 && strcmp(row->name, "xsetid") == 0;
 
     if (sets_id) {
@@ -51,7 +51,7 @@ static int call_store(struct client *client, const struct store_call *call)
     if (server->engine.signalled) {
         signal_keys(server, row, call->args, call->arg_count);
     }
-    uint64_t usec = (uv_hrtime() - begun) / 1000;
+    uint64_t usec = (server_clock(server) - begun) / 1000;
     if (call->wait != NULL && call->wait->blocked) {
         client->wait.begun_us += usec;
         return IMPEL_OK;
@@ -80,13 +80,13 @@ static void run_own(struct client *client, struct row *row, const struct queued 
         .version = client->version,
         .nested = nested,
     };
-    uint64_t begun = uv_hrtime();
-    uint64_t errors = client->server->stats.errors;
+    struct server *server = client->server;
+    uint64_t begun = server->clock_ns, errors = server->stats.errors;
 
     row->run(&serve);
     row->calls++;
-    row->usec += (uv_hrtime() - begun) / 1000;
-    row->failed += client->server->stats.errors != errors;
+    row->usec += (server_clock(server) - begun) / 1000;
+    row->failed += server->stats.errors != errors;
 }
 
 /* ---- ops ---- */

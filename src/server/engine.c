@@ -106,12 +106,19 @@ int engine_begin(struct engine *engine, bool writes, bool *foreign, struct impel
     return rc;
 }
 
-static int64_t unix_now_ms(void)
+void engine_clock(struct engine *engine, uint64_t monotonic_ns)
 {
     struct timespec now;
 
     clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    engine->clock_offset_us =
+        (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000 - (int64_t)(monotonic_ns / 1000);
+    engine_time(engine, monotonic_ns);
+}
+
+void engine_time(struct engine *engine, uint64_t monotonic_ns)
+{
+    engine->now_ms = (engine->clock_offset_us + (int64_t)(monotonic_ns / 1000)) / 1000;
 }
 
 int engine_call(struct engine *engine,
@@ -129,7 +136,7 @@ int engine_call(struct engine *engine,
     request->call.arg_count = arg_count;
     request->call.resp3 = version >= 3;
     request->call.reply = NULL;
-    engine->txn.now_ms = unix_now_ms();
+    engine->txn.now_ms = engine->now_ms;
     engine->txn.signal = false;
     int rc = lmdb_call(&engine->txn, request, wait);
     engine->signalled = engine->txn.signal;
@@ -205,7 +212,7 @@ int engine_print(struct engine *engine, struct impel_bytes key, struct key_print
     struct impel_bytes value;
 
     *out = (struct key_print){.kind = LMDB_KEY_NONE};
-    engine->txn.now_ms = unix_now_ms();
+    engine->txn.now_ms = engine->now_ms;
     int rc = lmdb_key_kind(&engine->txn, key, &out->kind);
     if (rc >= 0 && out->kind == LMDB_KEY_STREAM) {
         rc = lmdb_stream_find(&engine->txn, key, &stream);
@@ -241,7 +248,7 @@ int engine_group_ready(struct engine *engine,
     struct impel_id last;
 
     *ready = true; /* also for an error */
-    engine->txn.now_ms = unix_now_ms();
+    engine->txn.now_ms = engine->now_ms;
     int rc = lmdb_stream_find(&engine->txn, key, &stream);
     rc = rc < 0 ? rc : lmdb_group_find(&engine->txn, stream, group_name, &group);
     if (rc < 0) {
@@ -258,6 +265,6 @@ int engine_group_ready(struct engine *engine,
 
 int engine_key_count(struct engine *engine, uint64_t *count)
 {
-    engine->txn.now_ms = unix_now_ms();
+    engine->txn.now_ms = engine->now_ms;
     return lmdb_key_count(&engine->txn, count);
 }

@@ -28,7 +28,9 @@ struct engine {
     uint32_t seen_word;     /* the file's wake word and transaction that all waiters have seen */
     uint64_t seen_commit;
     uint64_t node_size_max, node_entries_max;
-    sigset_t signals; /* as they were before the write transaction */
+    int64_t now_ms;          /* unix time of the command that is carried out */
+    int64_t clock_offset_us; /* the wall clock minus uv_hrtime(), as of engine_clock() */
+    sigset_t signals;        /* as they were before the write transaction */
     struct env_watch watch;
 };
 
@@ -51,11 +53,13 @@ int engine_open(struct engine *engine,
                 const struct engine_options *options,
                 struct impel_error *err);
 void engine_close(struct engine *engine);
+/* Looks at the wall clock; once a turn, so that a command costs one reading of one clock. */
+void engine_clock(struct engine *engine, uint64_t monotonic_ns);
 /* Makes sure that there is a transaction, and a writing one if asked for. IMPEL_OK;
  * IMPEL_ERR_BUSY: another process has the lock, try again soon; or a failure. `foreign` is set to
  * true if another process wrote since the waiters were last tried. */
 int engine_begin(struct engine *engine, bool writes, bool *foreign, struct impel_error *err);
-/* Carries out a store command in the transaction. The reply lives until the next call. Negative:
+/* Carries out a store command in the transaction, at the time of engine_time(). The reply lives until the next call. Negative:
  * the transaction has to be aborted, engine_error() says why. */
 int engine_call(struct engine *engine,
                 const struct impel_bytes *args,
@@ -63,6 +67,7 @@ int engine_call(struct engine *engine,
                 int version,
                 struct call_wait *wait,
                 struct value **reply);
+void engine_time(struct engine *engine, uint64_t monotonic_ns); /* for the calls to come */
 const char *engine_error(const struct engine *engine, int status);
 /* Ends the transaction. On failure nothing of it happened. */
 int engine_commit(struct engine *engine, struct impel_error *err);

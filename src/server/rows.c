@@ -20,7 +20,7 @@ struct row *row_find(const struct row_table *table, struct impel_bytes name)
             return NULL;
         }
         struct row *row = &table->rows[table->slots[at] - 1];
-        if (bytes_equal(bytes_of(row->name), name)) {
+        if (row->name_size == name.size && memcmp(row->name, name.data, name.size) == 0) {
             return row;
         }
     }
@@ -37,7 +37,8 @@ static void row_add(struct row_table *table, const struct row *row)
     while (table->slots[at] != 0) {
         at = (at + 1) & (table->slot_count - 1);
     }
-    table->rows[table->count++] = *row;
+    table->rows[table->count] = *row;
+    table->rows[table->count++].name_size = name.size;
     table->slots[at] = (uint16_t)table->count;
 }
 

@@ -34,6 +34,13 @@ void server_log(struct server *server, int level, const char *format, ...)
     server->options.log(server->options.user, level, text);
 }
 
+uint64_t server_clock(struct server *server)
+{
+    server->clock_ns = uv_hrtime();
+    engine_time(&server->engine, server->clock_ns);
+    return server->clock_ns;
+}
+
 /* ---- the loop's calls ---- */
 
 static void on_idle(uv_idle_t *idle)

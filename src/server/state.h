@@ -78,6 +78,7 @@ extern const struct row_spec row_specs[]; /* ended by a row without a name */
 
 struct row {
     char name[ROW_NAME_SIZE];
+    size_t name_size;
     int arity;
     unsigned flags;
     int key_first, key_last, key_step;
@@ -304,7 +305,8 @@ struct server {
     int64_t paused_until_ms; /* CLIENT PAUSE */
     bool paused_writes_only;
 
-    int64_t now_ms; /* of this turn, monotonic */
+    uint64_t clock_ns; /* uv_hrtime() when the last command ended, and so the next one began */
+    int64_t now_ms;    /* of this turn, monotonic */
     int64_t started_ms;
     int64_t started_unix_s;
     struct server_stats stats;
@@ -317,6 +319,8 @@ void server_log(struct server *server, int level, const char *format, ...)
 /* The loop must not sleep: something is ready or dirty. */
 void server_kick(struct server *server);
 void server_stop(struct server *server);
+/* Reads the clock: a command has ended. */
+uint64_t server_clock(struct server *server);
 /* CLIENT PAUSE: is this command held back now? */
 bool server_holds(const struct server *server, const struct row *row);
 void server_pause(struct server *server, int64_t duration_ms, bool writes_only);

@@ -143,6 +143,8 @@ void turn_run(struct server *server)
     int rc = IMPEL_OK;
 
     server->now_ms = (int64_t)uv_now(&server->loop);
+    server->clock_ns = uv_hrtime();
+    engine_clock(&server->engine, server->clock_ns);
     server->stats.turns++;
     if (server->wake_all || wait_is_signalled(server)) {
         rc = wait_serve(server);
