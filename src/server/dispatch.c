@@ -48,6 +48,9 @@ static int call_store(struct client *client, const struct store_call *call)
     if (sets_id) {
         watch_refresh(server, call->args[1]);
     }
+    if ((row->flags & ROW_EXPIRES) != 0) {
+        server->expiry_unknown = true;
+    }
     if (server->engine.signalled) {
         signal_keys(server, row, call->args, call->arg_count);
     }

@@ -7,6 +7,10 @@
 #include <string.h>
 #include <time.h>
 
+enum {
+    EXPIRE_KEYS_MAX = 100, /* at a time: others wait meanwhile */
+};
+
 int engine_open(struct engine *engine,
                 const struct engine_options *options,
                 struct impel_error *err)
@@ -214,6 +218,9 @@ int engine_print(struct engine *engine, struct impel_bytes key, struct key_print
     *out = (struct key_print){.kind = LMDB_KEY_NONE};
     engine->txn.now_ms = engine->now_ms;
     int rc = lmdb_key_kind(&engine->txn, key, &out->kind);
+    if (rc >= 0 && out->kind != LMDB_KEY_NONE) {
+        rc = lmdb_key_expires(&engine->txn, key, &out->expires_ms);
+    }
     if (rc >= 0 && out->kind == LMDB_KEY_STREAM) {
         rc = lmdb_stream_find(&engine->txn, key, &stream);
         if (rc >= 0) {
@@ -267,4 +274,14 @@ int engine_key_count(struct engine *engine, uint64_t *count)
 {
     engine->txn.now_ms = engine->now_ms;
     return lmdb_key_count(&engine->txn, count);
+}
+
+int engine_expire(struct engine *engine, int64_t *next_ms)
+{
+    engine->txn.now_ms = engine->now_ms;
+    engine->txn.signal = false;
+    int rc = lmdb_expire_due(&engine->txn, EXPIRE_KEYS_MAX, next_ms);
+    engine->signalled = engine->txn.signal;
+    engine->any_signal |= engine->signalled;
+    return rc;
 }

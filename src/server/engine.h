@@ -88,5 +88,8 @@ int engine_group_ready(struct engine *engine,
                        struct impel_bytes group,
                        bool *ready);
 int engine_key_count(struct engine *engine, uint64_t *count);
+/* Deletes keys that have expired, some at a time, and tells when the next will (unix ms; INT64_MAX =
+ * none). In a transaction that reads it only tells. Signals as a command does. */
+int engine_expire(struct engine *engine, int64_t *next_ms);
 
 #endif /* IMPEL_SERVER_ENGINE_H */

@@ -58,7 +58,7 @@ void server_kick(struct server *server)
 static bool more_to_do(const struct server *server)
 {
     return !link_empty(&server->ready) || !link_empty(&server->dirty) || server->wake_all ||
-           wait_is_signalled(server);
+           server->expiry_due || server->expiry_unknown || wait_is_signalled(server);
 }
 
 static void on_check(uv_check_t *check)
@@ -134,6 +134,8 @@ static void on_tick(uv_timer_t *timer)
         end_pause(server);
         uv_timer_start(timer, on_tick, TICK_MS, TICK_MS);
     }
+    server->expiry_unknown = true;
+    server_kick(server);
     if (server->options.idle_timeout_s > 0) {
         close_silent(server, now_ms);
     }
@@ -226,11 +228,13 @@ static int loop_open(struct server *server)
     uv_check_init(&server->loop, &server->check);
     uv_idle_init(&server->loop, &server->idle);
     uv_timer_init(&server->loop, &server->tick);
+    uv_timer_init(&server->loop, &server->expiry);
     uv_signal_init(&server->loop, &server->signals[0]);
     uv_signal_init(&server->loop, &server->signals[1]);
     if (uv_async_init(&server->loop, &server->wake, on_wake) < 0) {
         return IMPEL_ERR_IO;
     }
+    server->expiry.data = server;
     server->check.data = server->tick.data = server->wake.data = server;
     server->signals[0].data = server->signals[1].data = server;
     uv_check_start(&server->check, on_check);

@@ -59,8 +59,9 @@ enum row_flags {
     ROW_NOT_QUEUED = 32, /* MULTI does not queue it */
     ROW_LOCAL = 64,      /* for clients on this machine only */
     ROW_ADMIN = 128,
-    ROW_READS = 256,   /* the server's own, but looks at the store */
-    ROW_IS_EXEC = 512, /* the one command that is many */
+    ROW_READS = 256,    /* the server's own, but looks at the store */
+    ROW_IS_EXEC = 512,  /* the one command that is many */
+    ROW_EXPIRES = 1024, /* may change when a key expires */
 };
 
 enum {
@@ -286,6 +287,7 @@ struct server {
     uv_check_t check;
     uv_idle_t idle;
     uv_timer_t tick;
+    uv_timer_t expiry;
     uv_async_t wake;
     uv_signal_t signals[2];
     struct listener listeners[LISTENERS_MAX];
@@ -301,8 +303,9 @@ struct server {
     size_t watch_count; /* over all clients */
     uint64_t next_client_id;
     struct wait_table *wait_table;
-    bool wake_all;           /* another process wrote: every waiter looks again */
-    int64_t paused_until_ms; /* CLIENT PAUSE */
+    bool wake_all;                   /* another process wrote: every waiter looks again */
+    bool expiry_due, expiry_unknown; /* of the next key to expire */
+    int64_t paused_until_ms;         /* CLIENT PAUSE */
     bool paused_writes_only;
 
     uint64_t clock_ns; /* uv_hrtime() when the last command ended, and so the next one began */
@@ -324,6 +327,12 @@ uint64_t server_clock(struct server *server);
 /* CLIENT PAUSE: is this command held back now? */
 bool server_holds(const struct server *server, const struct row *row);
 void server_pause(struct server *server, int64_t duration_ms, bool writes_only);
+
+/* ---- expiry.c ---- */
+/* Deletes what has expired. IMPEL_OK, IMPEL_ERR_BUSY, or what broke the transaction. */
+int expiry_run(struct server *server);
+/* Between transactions: finds out when the next key expires. */
+void expiry_plan(struct server *server);
 
 /* ---- listen.c ---- */
 int listen_open(struct server *server, struct impel_error *err);

@@ -146,7 +146,10 @@ void turn_run(struct server *server)
     server->clock_ns = uv_hrtime();
     engine_clock(&server->engine, server->clock_ns);
     server->stats.turns++;
-    if (server->wake_all || wait_is_signalled(server)) {
+    if (server->expiry_due) {
+        rc = expiry_run(server);
+    }
+    if (rc >= 0 && (server->wake_all || wait_is_signalled(server))) {
         rc = wait_serve(server);
     }
     if (rc >= 0) {
@@ -154,6 +157,9 @@ void turn_run(struct server *server)
     }
     journal_commit(server, rc == IMPEL_ERR_BUSY ? IMPEL_OK : rc);
     flush_dirty(server);
+    if (server->expiry_unknown) {
+        expiry_plan(server);
+    }
     if (server->blocked_count > 0 && !engine_arm(&server->engine)) {
         server->wake_all = true;
     }

@@ -1,6 +1,8 @@
 /* serve.c -- the server alone, for tests and benches: serve PATH SYNC [LISTEN...] [unix:PATH]
- * [password:TEXT]. SYNC is full or process. Prints what it logs. */
+ * [password:TEXT]. SYNC is full or process. Prints what it logs. With "check" in place of SYNC it
+ * checks the file instead. */
 #include "server/server.h"
+#include "store/lmdb/check.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,6 +16,13 @@ static void print_line(void *user, int level, const char *text)
     (void)user;
     printf("%d %s\n", level, text);
     fflush(stdout);
+}
+
+static bool print_problem(void *user, const char *problem)
+{
+    (void)user;
+    printf("%s\n", problem);
+    return true;
 }
 
 int main(int argc, char **argv)
@@ -30,6 +39,9 @@ int main(int argc, char **argv)
     }
     (void)snprintf(store, sizeof(store), "%s?sync=%s", argv[1], argv[2]);
     options.store = store;
+    if (strcmp(argv[2], "check") == 0) {
+        return lmdb_check(argv[1], print_problem, NULL, NULL, &err) < 0 ? 1 : 0;
+    }
     for (int i = 3; i < argc && options.listen_count < LISTEN_MAX; i++) {
         if (strncmp(argv[i], "unix:", 5) == 0) {
             options.unix_path = argv[i] + 5;

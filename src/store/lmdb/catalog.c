@@ -139,6 +139,28 @@ struct object *object_add(struct lmdb_txn *txn,
     return object;
 }
 
+int object_rename(struct lmdb_txn *txn, struct object *object, struct impel_bytes name)
+{
+    struct object **at = &txn->by_name[object->hash % txn->bucket_count];
+    struct impel_bytes copy;
+
+    ASSERT(object->kind == OBJECT_STREAM);
+    if (!arena_copy(&txn->arena, name, &copy)) {
+        return lmdb_fail(txn, IMPEL_ERR_NOMEM, "out of memory");
+    }
+    while (*at != object) {
+        at = &(*at)->next_by_name;
+    }
+    *at = object->next_by_name;
+    object->hash = name_hash(object->kind, object->parent, name);
+    object->stream.name = copy;
+    object->stream.dirty = true;
+    at = &txn->by_name[object->hash % txn->bucket_count];
+    object->next_by_name = *at;
+    *at = object;
+    return IMPEL_OK;
+}
+
 static int object_flush(struct lmdb_txn *txn, struct object *object)
 {
     switch (object->kind) {

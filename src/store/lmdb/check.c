@@ -40,6 +40,7 @@ struct checking {
     struct disk_meta meta;
     struct table streams, groups, consumers;
     uint64_t keys;
+    int64_t expiring; /* keys that expire, less the rows that tell when */
     lmdb_check_report report;
     void *user;
     struct lmdb_check_counts counts;
@@ -250,6 +251,7 @@ static void name_key(struct checking *checking, MDB_val key, MDB_val value)
     memcpy(&disk, value.mv_data, sizeof(disk));
     struct impel_bytes name = {(const uint8_t *)value.mv_data + sizeof(disk),
                                value.mv_size - sizeof(disk)};
+    checking->expiring += disk.expires_ms != 0;
     key_of_name(&want, 'k', 0, name);
     if (want.size != key.mv_size || memcmp(want.data, key.mv_data, key.mv_size) != 0) {
         problem(checking, "a key is found under a name that is not its own");
@@ -271,11 +273,36 @@ static void name_key(struct checking *checking, MDB_val key, MDB_val value)
     }
 }
 
+/* 'x' time number -> NAME: the key must say the same. */
+static void check_expiry(struct checking *checking, MDB_val key, MDB_val value)
+{
+    const uint8_t *at = key.mv_data;
+    struct disk_key disk = {.kind = 0};
+    struct lmdb_key name;
+    MDB_val row;
+
+    key_of_name(&name, 'k', 0, (struct impel_bytes){value.mv_data, value.mv_size});
+    if (key.mv_size == 17 &&
+        row_get(checking->txn, DB_CATALOG, (MDB_val){name.size, name.data}, &row) >= 0 &&
+        row.mv_size >= sizeof(disk)) {
+        memcpy(&disk, row.mv_data, sizeof(disk));
+    }
+    if (disk.kind == 0 || disk.expires_ms != (int64_t)get_be64(at + 1) ||
+        disk.number != get_be64(at + 9)) {
+        problem(checking, "a row tells when a key expires that does not say so");
+        return;
+    }
+    checking->expiring--;
+}
+
 static void check_name(struct checking *checking, MDB_val key, MDB_val value)
 {
     switch (*(const uint8_t *)key.mv_data) {
     case 'k':
         name_key(checking, key, value);
+        break;
+    case 'x':
+        check_expiry(checking, key, value);
         break;
     case 'g':
     case 'c':
@@ -509,6 +536,9 @@ static void check_all(struct checking *checking)
     check_counts_of(checking, &checking->streams, "stream");
     check_counts_of(checking, &checking->groups, "group");
     check_counts_of(checking, &checking->consumers, "consumer");
+    if (checking->expiring != 0) {
+        problem(checking, "keys that expire and rows that tell when differ in number");
+    }
     if (checking->keys != checking->meta.key_count) {
         problem(checking, "the file counts %llu keys, there are %llu",
                 NUMBER(checking->meta.key_count), NUMBER(checking->keys));

@@ -1,7 +1,10 @@
 /* key.c -- keys: names that hold a stream or a string. */
 #include "store/lmdb/txn.h"
 
-static int key_read(struct lmdb_txn *txn, struct impel_bytes name, struct disk_key *out)
+static int key_delete(struct lmdb_txn *txn, struct impel_bytes name, const struct disk_key *disk);
+
+/* As it is in the file, expired or not. */
+static int key_read_row(struct lmdb_txn *txn, struct impel_bytes name, struct disk_key *out)
 {
     struct lmdb_key key;
     MDB_val value;
@@ -27,25 +30,82 @@ static int key_read(struct lmdb_txn *txn, struct impel_bytes name, struct disk_k
     return rc;
 }
 
-static int
-key_create(struct lmdb_txn *txn, struct impel_bytes name, enum lmdb_key_kind kind, uint64_t *number)
+static bool is_expired(const struct lmdb_txn *txn, int64_t expires_ms)
+{
+    return expires_ms != 0 && expires_ms <= txn->now_ms;
+}
+
+int key_read(struct lmdb_txn *txn, struct impel_bytes name, struct disk_key *out)
+{
+    int rc = key_read_row(txn, name, out);
+
+    if (rc >= 0 && is_expired(txn, out->expires_ms)) {
+        rc = txn->write ? key_delete(txn, name, out) : IMPEL_OK;
+        *out = (struct disk_key){0};
+    }
+    return rc;
+}
+
+static void expiry_key(struct lmdb_key *key, const struct disk_key *disk)
+{
+    key_of_number(key, 'x', (uint64_t)disk->expires_ms);
+    put_be64(key->data + key->size, disk->number);
+    key->size += 8;
+}
+
+int key_write(struct lmdb_txn *txn,
+              struct impel_bytes name,
+              const struct disk_key *old,
+              const struct disk_key *disk)
 {
     struct lmdb_key key;
     void *room = NULL;
+    int rc = IMPEL_OK;
+
+    if (old != NULL && old->expires_ms != 0) {
+        expiry_key(&key, old);
+        rc = row_delete(txn, DB_CATALOG, (MDB_val){key.size, key.data});
+    }
+    if (rc >= 0 && disk->expires_ms != 0) {
+        expiry_key(&key, disk);
+        rc = row_put(txn, DB_CATALOG, (MDB_val){key.size, key.data},
+                     (MDB_val){name.size, (void *)(uintptr_t)name.data});
+    }
+    key_of_name(&key, 'k', 0, name);
+    rc = rc < 0 ? rc
+                : row_reserve(txn, DB_CATALOG, (MDB_val){key.size, key.data},
+                              sizeof(*disk) + name.size, &room);
+    if (rc >= 0) {
+        memcpy(room, disk, sizeof(*disk));
+        if (name.size > 0) {
+            memcpy((uint8_t *)room + sizeof(*disk), name.data, name.size);
+        }
+    }
+    return rc < 0 && rc != txn->status ? lmdb_fail(txn, IMPEL_ERR_CORRUPT, "a key's expiry") : rc;
+}
+
+int key_remove(struct lmdb_txn *txn, struct impel_bytes name, const struct disk_key *disk)
+{
+    struct lmdb_key key;
+    int rc = IMPEL_OK;
+
+    if (disk->expires_ms != 0) {
+        expiry_key(&key, disk);
+        rc = row_delete(txn, DB_CATALOG, (MDB_val){key.size, key.data});
+    }
+    key_of_name(&key, 'k', 0, name);
+    rc = rc < 0 ? rc : row_delete(txn, DB_CATALOG, (MDB_val){key.size, key.data});
+    return rc < 0 && rc != txn->status ? lmdb_fail(txn, IMPEL_ERR_CORRUPT, "a key's rows") : rc;
+}
+
+static int
+key_create(struct lmdb_txn *txn, struct impel_bytes name, enum lmdb_key_kind kind, uint64_t *number)
+{
     struct disk_key disk = {.kind = (uint32_t)kind};
     int rc = catalog_new_number(txn, &disk.number);
 
-    if (rc < 0) {
-        return rc;
-    }
-    key_of_name(&key, 'k', 0, name);
-    rc = row_reserve(txn, DB_CATALOG, (MDB_val){key.size, key.data}, sizeof(disk) + name.size,
-                     &room);
+    rc = rc < 0 ? rc : key_write(txn, name, NULL, &disk);
     if (rc >= 0) {
-        memcpy(room, &disk, sizeof(disk));
-        if (name.size > 0) {
-            memcpy((uint8_t *)room + sizeof(disk), name.data, name.size);
-        }
         txn->meta.key_count++;
         *number = disk.number;
     }
@@ -79,7 +139,7 @@ int lmdb_stream_find(struct lmdb_txn *txn, struct impel_bytes name, struct lmdb_
     struct object *object = object_by_name(txn, OBJECT_STREAM, 0, name);
     struct disk_key disk;
 
-    if (object != NULL) {
+    if (object != NULL && !is_expired(txn, object->stream.expires_ms)) {
         *out = &object->stream;
         return txn->status;
     }
@@ -90,7 +150,11 @@ int lmdb_stream_find(struct lmdb_txn *txn, struct impel_bytes name, struct lmdb_
     if (disk.kind != LMDB_KEY_STREAM) {
         return disk.kind == LMDB_KEY_NONE ? IMPEL_ERR_NOT_FOUND : IMPEL_ERR_WRONG_TYPE;
     }
-    return stream_load(txn, disk.number, out);
+    rc = stream_load(txn, disk.number, out);
+    if (rc >= 0) {
+        (*out)->expires_ms = disk.expires_ms;
+    }
+    return rc;
 }
 
 int lmdb_stream_open(struct lmdb_txn *txn, struct impel_bytes name, struct lmdb_stream **out)
@@ -137,21 +201,29 @@ static int stream_destroy(struct lmdb_txn *txn, struct lmdb_stream *stream)
     return rc == IMPEL_ERR_NOT_FOUND ? IMPEL_OK : rc;
 }
 
-int lmdb_key_delete(struct lmdb_txn *txn, struct impel_bytes name)
+/* The stream of a key, expired or not. */
+static int key_stream(struct lmdb_txn *txn, const struct disk_key *disk, struct lmdb_stream **out)
 {
-    struct disk_key disk;
+    struct object *object = object_by_number(txn, OBJECT_STREAM, disk->number);
+
+    if (object != NULL) {
+        *out = &object->stream;
+        return txn->status;
+    }
+    return stream_load(txn, disk->number, out);
+}
+
+static int key_delete(struct lmdb_txn *txn, struct impel_bytes name, const struct disk_key *disk)
+{
     struct lmdb_key key;
     struct lmdb_stream *stream = NULL;
-    int rc = key_read(txn, name, &disk);
+    int rc = IMPEL_OK;
 
-    if (rc < 0 || disk.kind == LMDB_KEY_NONE) {
-        return rc;
-    }
-    if (disk.kind == LMDB_KEY_STREAM) {
-        rc = lmdb_stream_find(txn, name, &stream);
+    if (disk->kind == LMDB_KEY_STREAM) {
+        rc = key_stream(txn, disk, &stream);
         rc = rc < 0 ? rc : stream_destroy(txn, stream);
     } else {
-        key_of_number(&key, 'v', disk.number);
+        key_of_number(&key, 'v', disk->number);
         rc = row_delete(txn, DB_CATALOG, (MDB_val){key.size, key.data});
     }
     rc = rc < 0 ? rc : catalog_meta(txn);
@@ -162,8 +234,18 @@ int lmdb_key_delete(struct lmdb_txn *txn, struct impel_bytes name)
     txn->meta.key_count--;
     txn->meta_dirty = true;
     lmdb_signal(txn);
-    key_of_name(&key, 'k', 0, name);
-    rc = row_delete(txn, DB_CATALOG, (MDB_val){key.size, key.data});
+    return key_remove(txn, name, disk);
+}
+
+int lmdb_key_delete(struct lmdb_txn *txn, struct impel_bytes name)
+{
+    struct disk_key disk;
+    int rc = key_read(txn, name, &disk);
+
+    if (rc < 0 || disk.kind == LMDB_KEY_NONE) {
+        return rc;
+    }
+    rc = key_delete(txn, name, &disk);
     return rc < 0 ? rc : 1;
 }
 

@@ -48,7 +48,7 @@ struct disk_key { /* then the name */
     uint32_t kind;
     uint32_t reserved;
     uint64_t number;    /* of the stream, or of the row 'v' of a string */
-    int64_t expires_ms; /* 0 = never; for later */
+    int64_t expires_ms; /* unix time; 0 = never */
 };
 
 struct disk_node {

@@ -10,6 +10,7 @@
  *
  *     catalog   'm'                      -> struct disk_meta      format version, next object number
  *               'k' NAME                 -> struct disk_key       a key: its kind and object number
+ *               'x' time number          -> NAME                  which key expires when
  *               's' stream               -> struct disk_stream    counters, tail node, then the name
  *               'g' stream NAME          -> group number          the groups of a stream, by name
  *               'G' group                -> struct disk_group     counters, then the name
@@ -68,6 +69,18 @@ int lmdb_string_set(struct lmdb_txn *txn, struct impel_bytes name, struct impel_
 /* The value lives until the next write. NOT_FOUND, WRONG_TYPE. */
 int lmdb_string_get(struct lmdb_txn *txn, struct impel_bytes name, struct impel_bytes *value);
 
+/* When the key expires, in unix ms; 0 = never. NOT_FOUND. */
+int lmdb_key_expires(struct lmdb_txn *txn, struct impel_bytes name, int64_t *expires_ms);
+/* Sets that; 0 = never. Who expires in the past is gone at once. NOT_FOUND. */
+int lmdb_key_expire(struct lmdb_txn *txn, struct impel_bytes name, int64_t expires_ms);
+/* Deletes keys that have expired, at most so many. `next_ms` is when the next one will, INT64_MAX
+ * if none. In a transaction that only reads it deletes nothing and tells the first of all. */
+int lmdb_expire_due(struct lmdb_txn *txn, size_t count_max, int64_t *next_ms);
+/* The key gets another name, over whatever had it. NOT_FOUND. */
+int lmdb_key_rename(struct lmdb_txn *txn, struct impel_bytes from, struct impel_bytes to);
+/* A copy with all that belongs to it, expiry included, over whatever had the name. NOT_FOUND. */
+int lmdb_key_copy(struct lmdb_txn *txn, struct impel_bytes from, struct impel_bytes to);
+
 /* ---- streams ---- */
 
 /* A run of consecutive entries. Only `~` trimming and XINFO's radix-tree-keys know of nodes: Redis
@@ -91,6 +104,7 @@ struct lmdb_stream {
     uint64_t group_count;
     uint64_t node_count;   /* radix-tree-keys; the tail included */
     struct lmdb_node tail; /* the node that grows */
+    int64_t expires_ms;    /* the key's; 0 = never */
     bool dirty;            /* to be written back */
 };
 

@@ -158,6 +158,19 @@ int catalog_delete(struct lmdb_txn *txn, char letter, uint64_t parent, struct im
 int catalog_meta(struct lmdb_txn *txn);
 int catalog_new_number(struct lmdb_txn *txn, uint64_t *number);
 
+/* A stream in the cache gets another name. */
+int object_rename(struct lmdb_txn *txn, struct object *object, struct impel_bytes name);
+/* The row of a key, whose `kind` is LMDB_KEY_NONE if there is none, or it has expired: then a
+ * transaction that writes deletes it. */
+int key_read(struct lmdb_txn *txn, struct impel_bytes name, struct disk_key *out);
+/* Writes it, and the row that tells when it expires; `old` is what it was, or NULL. */
+int key_write(struct lmdb_txn *txn,
+              struct impel_bytes name,
+              const struct disk_key *old,
+              const struct disk_key *disk);
+/* Removes both. */
+int key_remove(struct lmdb_txn *txn, struct impel_bytes name, const struct disk_key *disk);
+
 int stream_load(struct lmdb_txn *txn, uint64_t number, struct lmdb_stream **out);
 int group_load(struct lmdb_txn *txn,
                struct lmdb_stream *stream,

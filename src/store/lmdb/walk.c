@@ -254,15 +254,17 @@ int lmdb_next_key(struct lmdb_walk *walk, struct impel_bytes *name, enum lmdb_ke
     struct disk_key disk;
     MDB_val key;
     MDB_val value;
-    int rc = walk_next(walk, &key, &value);
 
-    if (rc <= 0) {
-        return rc;
-    }
-    if (value.mv_size < sizeof(disk)) {
-        return lmdb_fail(walk->txn, IMPEL_ERR_CORRUPT, "a key's row is too short");
-    }
-    memcpy(&disk, value.mv_data, sizeof(disk));
+    do {
+        int rc = walk_next(walk, &key, &value);
+        if (rc <= 0) {
+            return rc;
+        }
+        if (value.mv_size < sizeof(disk)) {
+            return lmdb_fail(walk->txn, IMPEL_ERR_CORRUPT, "a key's row is too short");
+        }
+        memcpy(&disk, value.mv_data, sizeof(disk));
+    } while (disk.expires_ms != 0 && disk.expires_ms <= walk->txn->now_ms);
     *kind = (enum lmdb_key_kind)disk.kind;
     *name = (struct impel_bytes){(const uint8_t *)value.mv_data + sizeof(disk),
                                  value.mv_size - sizeof(disk)};

@@ -34,6 +34,20 @@ static const struct command info_table[] = {
     {.name = NULL},
 };
 
+static const struct command object_table[] = {
+    {"object|encoding", 3, COMMAND_SUBCOMMAND, 2, 2, 1, call_object_encoding, NULL},
+    {"object|refcount", 3, COMMAND_SUBCOMMAND, 2, 2, 1, call_object_refcount, NULL},
+    {"object|idletime", 3, COMMAND_SUBCOMMAND, 2, 2, 1, call_object_idletime, NULL},
+    {"object|freq", 3, COMMAND_SUBCOMMAND, 2, 2, 1, call_object_freq, NULL},
+    {"object|help", 2, COMMAND_SUBCOMMAND, 0, 0, 0, call_object_help, NULL},
+    {.name = NULL},
+};
+
+static const struct command memory_table[] = {
+    {"memory|usage", -3, COMMAND_SUBCOMMAND, 2, 2, 1, call_memory_usage, NULL},
+    {.name = NULL},
+};
+
 const struct command lmdb_command_table[] = {
     {"xadd", -5, COMMAND_WRITES, 1, 1, 1, call_xadd, NULL},
     {"xlen", 2, 0, 1, 1, 1, call_xlen, NULL},
@@ -57,6 +71,22 @@ const struct command lmdb_command_table[] = {
     {"type", 2, 0, 1, 1, 1, call_type, NULL},
     {"keys", 2, 0, 0, 0, 0, call_keys, NULL},
     {"dbsize", 1, 0, 0, 0, 0, call_dbsize, NULL},
+    {"scan", -2, 0, 0, 0, 0, call_scan, NULL},
+    {"randomkey", 1, 0, 0, 0, 0, call_randomkey, NULL},
+    {"rename", 3, COMMAND_WRITES, 1, 2, 1, call_rename, NULL},
+    {"renamenx", 3, COMMAND_WRITES, 1, 2, 1, call_renamenx, NULL},
+    {"copy", -3, COMMAND_WRITES, 1, 2, 1, call_copy, NULL},
+    {"expire", -3, COMMAND_WRITES, 1, 1, 1, call_expire, NULL},
+    {"pexpire", -3, COMMAND_WRITES, 1, 1, 1, call_pexpire, NULL},
+    {"expireat", -3, COMMAND_WRITES, 1, 1, 1, call_expireat, NULL},
+    {"pexpireat", -3, COMMAND_WRITES, 1, 1, 1, call_pexpireat, NULL},
+    {"ttl", 2, 0, 1, 1, 1, call_ttl, NULL},
+    {"pttl", 2, 0, 1, 1, 1, call_pttl, NULL},
+    {"expiretime", 2, 0, 1, 1, 1, call_expiretime, NULL},
+    {"pexpiretime", 2, 0, 1, 1, 1, call_pexpiretime, NULL},
+    {"persist", 2, COMMAND_WRITES, 1, 1, 1, call_persist, NULL},
+    {"object", -2, COMMAND_CONTAINER, 0, 0, 0, NULL, object_table},
+    {"memory", -2, COMMAND_CONTAINER, 0, 0, 0, NULL, memory_table},
     {"flushall", -1, COMMAND_WRITES, 0, 0, 0, call_flush, NULL},
     {"flushdb", -1, COMMAND_WRITES, 0, 0, 0, call_flush, NULL},
     {"set", -3, COMMAND_WRITES, 1, 1, 1, call_set, NULL},

@@ -52,6 +52,34 @@ void call_set(struct call *call);
 void call_get(struct call *call);
 void call_flush(struct call *call);
 
+/* expire.c */
+void call_expire(struct call *call);
+void call_pexpire(struct call *call);
+void call_expireat(struct call *call);
+void call_pexpireat(struct call *call);
+void call_ttl(struct call *call);
+void call_pttl(struct call *call);
+void call_expiretime(struct call *call);
+void call_pexpiretime(struct call *call);
+void call_persist(struct call *call);
+
+/* move.c */
+void call_rename(struct call *call);
+void call_renamenx(struct call *call);
+void call_copy(struct call *call);
+
+/* object.c */
+void call_object_encoding(struct call *call);
+void call_object_refcount(struct call *call);
+void call_object_idletime(struct call *call);
+void call_object_freq(struct call *call);
+void call_object_help(struct call *call);
+void call_memory_usage(struct call *call);
+
+/* scan.c */
+void call_scan(struct call *call);
+void call_randomkey(struct call *call);
+
 /* connection.c */
 void call_ping(struct call *call);
 void call_echo(struct call *call);
