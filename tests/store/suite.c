@@ -220,6 +220,24 @@ struct impel_id add(const char *stream, struct impel_id id, const char *value)
     return request->add.id;
 }
 
+struct request *add_request(const char *stream, struct impel_id id)
+{
+    static const struct impel_field field = {{"f", 1}, {"v", 1}};
+    struct request *request = ask(REQUEST_ADD, stream, "");
+
+    request->add.id = id;
+    request->add.fields = &field;
+    request->add.field_count = 1;
+    return request;
+}
+
+size_t length_of(const char *stream)
+{
+    struct request *request = ask(REQUEST_INFO, stream, "");
+    CHECK(run(request) == IMPEL_OK);
+    return request->info.exists ? request->info.length : 0;
+}
+
 void group_make(const char *stream, const char *group)
 {
     CHECK(run(ask(REQUEST_GROUP_CREATE, stream, group)) == IMPEL_OK);

@@ -71,6 +71,8 @@ bool same(struct impel_bytes bytes, const char *text);
 
 /* ---- scenes: each checks that it succeeded ---- */
 
+struct request *add_request(const char *stream, struct impel_id id); /* not submitted */
+size_t length_of(const char *stream);                                /* 0 if it is missing */
 struct impel_id add(const char *stream, struct impel_id id, const char *value); /* field "f" */
 void group_make(const char *stream, const char *group);
 void beat(const char *stream, const char *group, struct who who);
