@@ -66,7 +66,7 @@ bool alone_busy(const struct worker *w)
 bool alone_now(const struct worker *w)
 {
     return w->running == w->running_lost && w->buffered_count == 0 && w->ready_count == 0 &&
-           w->reserved == 0 && w->read == NULL && !alone_busy(w);
+           w->reserved == 0 && w->read == NULL && !alone_busy(w) && places_free(w) > 0;
 }
 
 void start_hold(struct hold *hold)

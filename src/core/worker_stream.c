@@ -288,8 +288,10 @@ bool stream_open(struct stream *s)
         s->gap = true;
         renew_demand(s);
     }
-    if (w->now_ms > s->beat_sent_ms) {
-        s->beat_due_ms = earlier(s->beat_due_ms, w->now_ms + 1);
+    if (s->beats_out == 0) { /* the last one failed: sooner than planned, but not in a loop */
+        int64_t interval_ms = liveness_interval_ms(w->options.policy.dead_after_ms);
+        s->beat_due_ms =
+            earlier(s->beat_due_ms, later(w->now_ms, s->beat_sent_ms + interval_ms / 4));
         stream_wake_at(s, s->beat_due_ms);
     }
     return false;
@@ -334,7 +336,8 @@ static int64_t next_due_ms(const struct stream *s)
         }
         return earlier(beat_ms, later(due_ms, s->again_ms));
     case STREAM_LEAVE:
-        due_ms = s->stepping || s->flights > 0 ? INT64_MAX : s->again_ms;
+        due_ms =
+            s->stepping || s->flights > 0 || (s->fenced && !s->rest_done) ? INT64_MAX : s->again_ms;
         return s->rest_done ? due_ms : earlier(beat_ms, due_ms);
     default:
         return INT64_MAX;
