@@ -32,7 +32,7 @@ int store_open(const char *url,
 {
     const char *colon = strchr(url, ':');
     size_t size = colon == NULL ? 0 : (size_t)(colon - url);
-    char known[256];
+    char known[256], scheme[32];
 
     for (size_t i = 0; i < store_table_size; i++) {
         if (size > 0 && strlen(store_table[i]->scheme) == size &&
@@ -41,8 +41,10 @@ int store_open(const char *url,
         }
     }
     schemes_text(known, sizeof(known));
-    /* What is between the scheme and the host may be a password: the URL is not repeated. */
-    return error_set(err, IMPEL_ERR_INVALID, "a store is named by one of %s", known);
+    /* What is between the scheme and the host may be a password: only the scheme is repeated. */
+    bytes_quote((struct impel_bytes){url, size}, scheme, sizeof(scheme));
+    return error_set(err, IMPEL_ERR_INVALID,
+                     "unknown store '%s': the URL of a store begins with one of %s", scheme, known);
 }
 
 void store_close(struct store *store)
