@@ -120,7 +120,7 @@ static int list(struct options *options, struct impel_bytes stream, struct impel
     struct store *store = NULL;
     int rc;
 
-    rc = session_open(options, &store, err);
+    rc = session_open_existing(options, &store, err);
     if (rc < 0) {
         return rc;
     }

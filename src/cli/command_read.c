@@ -32,7 +32,7 @@ int command_read(struct options *options, struct impel_error *err)
     if (rc < 0) {
         return rc;
     }
-    rc = session_open(options, &store, err);
+    rc = session_open_existing(options, &store, err);
     if (rc < 0) {
         return rc;
     }

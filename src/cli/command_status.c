@@ -171,7 +171,7 @@ int command_status(struct options *options, struct impel_error *err)
     struct store *store = NULL;
     int rc;
 
-    rc = session_open(options, &store, err);
+    rc = session_open_existing(options, &store, err);
     if (rc >= 0) {
         rc = status_gather(&status, store, options, err);
     }

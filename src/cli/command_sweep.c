@@ -324,7 +324,7 @@ static size_t count_groups(const struct options *options)
 
 static int run(struct sweeper *sweeper, struct options *options, struct impel_error *err)
 {
-    int rc = session_open(options, &sweeper->store, err);
+    int rc = session_open_existing(options, &sweeper->store, err);
 
     if (rc < 0) {
         return rc;

@@ -164,6 +164,19 @@ const struct command command_table[] = {
         .run = command_drill,
     },
     {
+        .name = "check",
+        .bit = COMMAND_CHECK,
+        .words = "",
+        .summary = "verify every invariant of an embedded store",
+        .text =
+            "Reads the whole file and compares counters with contents, both orders of the pending "
+            "entries with each other, and every row with what it belongs to. It may run beside "
+            "workers. The exit code is 1 if anything is wrong.",
+        .examples = "impel check --store lmdb:/var/lib/orders\n",
+        .words_max = 0,
+        .run = command_check,
+    },
+    {
         .name = "bench",
         .bit = COMMAND_BENCH,
         .words = "recover|steady|memory",

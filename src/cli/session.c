@@ -24,6 +24,31 @@ int session_open(const struct options *options, struct store **out, struct impel
     return store_open(options->store, &env, out, err);
 }
 
+int session_open_existing(const struct options *options,
+                          struct store **out,
+                          struct impel_error *err)
+{
+    struct options existing = *options;
+    struct buf url;
+    int rc;
+
+    if (strncmp(options->store, "lmdb:", 5) != 0) {
+        return session_open(options, out, err);
+    }
+    buf_init(&url, 1 << 16);
+    buf_appendf(&url, "%s%ccreate=no", options->store, strchr(options->store, '?') ? '&' : '?');
+    buf_append(&url, "", 1);
+    rc = buf_status(&url);
+    if (rc < 0) {
+        error_set(err, rc, "%s", status_text(rc));
+    } else {
+        existing.store = (const char *)url.data;
+        rc = session_open(&existing, out, err);
+    }
+    buf_release(&url);
+    return rc;
+}
+
 struct request *
 session_request(enum request_kind kind, struct impel_bytes stream, struct impel_bytes group)
 {

@@ -8,6 +8,11 @@
 /* Opens the store that the options name; events of the store (a stuck writer, a lost connection)
  * go to standard error. */
 int session_open(const struct options *options, struct store **out, struct impel_error *err);
+/* The same for a command that only looks: a store that is not there is IMPEL_ERR_NOT_FOUND instead of
+ * made. */
+int session_open_existing(const struct options *options,
+                          struct store **out,
+                          struct impel_error *err);
 
 /* A new request about a stream and a group (either may be empty), or NULL if memory is out. The
  * spans are copied. */

@@ -14,6 +14,9 @@
 enum {
     ROWS_MAX = 1000,
 };
+/* A released entry is marked as delivered in 1970, so that anybody may take it at once: that is no
+ * idle time. */
+#define IDLE_MAX_MS (INT64_C(20) * 365 * 24 * 3600 * 1000)
 
 /* What a gathering needs on the way. */
 struct gatherer {
@@ -233,6 +236,9 @@ static int take_groups(const struct gatherer *gatherer,
             continue;
         }
         *group = (struct status_group){.lag = from->lag, .oldest_idle_ms = from->oldest_idle_ms};
+        if (from->oldest_idle_ms > IDLE_MAX_MS) {
+            group->oldest_idle_ms = -1;
+        }
         if (!arena_copy(gatherer->arena, from->name, &group->name)) {
             return no_memory(gatherer);
         }

@@ -1,0 +1,73 @@
+/* command_check.c -- impel check: all invariants of an embedded store's file. */
+#include "base/json.h"
+#include "cli/command.h"
+#include "cli/console.h"
+#include "store/lmdb/check.h"
+
+#include <string.h>
+
+static bool report(void *user, const char *problem)
+{
+    const struct options *options = user;
+    struct buf line;
+
+    if (!options->json) {
+        console_outf("%s\n", problem);
+        return true;
+    }
+    buf_init(&line, 1 << 16);
+    buf_append_text(&line, "{\"problem\":");
+    json_value(&line, bytes_of(problem));
+    buf_append_text(&line, "}\n");
+    console_out(buf_bytes(&line));
+    buf_release(&line);
+    return true;
+}
+
+/* The path in "lmdb:PATH?sync=full". */
+static int path_of(struct options *options, const char **path, struct impel_error *err)
+{
+    static const char scheme[] = "lmdb:";
+    struct impel_bytes rest, copy;
+
+    if (strncmp(options->store, scheme, sizeof(scheme) - 1) != 0) {
+        return error_set(err, IMPEL_ERR_INVALID,
+                         "only an embedded store (lmdb:PATH) can be checked");
+    }
+    rest = bytes_of(options->store + sizeof(scheme) - 1);
+    rest.size = strcspn(rest.data, "?") + 1;
+    if (!arena_copy(&options->arena, rest, &copy)) {
+        return error_set(err, IMPEL_ERR_NOMEM, "out of memory");
+    }
+    ((char *)(uintptr_t)copy.data)[copy.size - 1] = '\0';
+    *path = copy.data;
+    return IMPEL_OK;
+}
+
+int command_check(struct options *options, struct impel_error *err)
+{
+    struct lmdb_check_counts counts = {0};
+    const char *path = NULL;
+    int rc = path_of(options, &path, err);
+
+    if (rc >= 0) {
+        rc = lmdb_check(path, report, options, &counts, err);
+    }
+    if (rc < 0 && rc != IMPEL_ERR_CORRUPT) {
+        return rc;
+    }
+    if (options->json) {
+        console_outf("{\"streams\":%llu,\"entries\":%llu,\"groups\":%llu,\"consumers\":%llu,"
+                     "\"pending\":%llu,\"problems\":%llu}\n",
+                     (unsigned long long)counts.streams, (unsigned long long)counts.entries,
+                     (unsigned long long)counts.groups, (unsigned long long)counts.consumers,
+                     (unsigned long long)counts.pending, (unsigned long long)counts.problems);
+    } else if (rc >= 0) {
+        console_outf("%s is sound: %llu streams, %llu entries, %llu groups, %llu consumers, %llu "
+                     "pending\n",
+                     path, (unsigned long long)counts.streams, (unsigned long long)counts.entries,
+                     (unsigned long long)counts.groups, (unsigned long long)counts.consumers,
+                     (unsigned long long)counts.pending);
+    }
+    return rc < 0 ? rc : EXIT_DONE;
+}
