@@ -144,7 +144,7 @@ static int prepare(const struct bench_case *bench, const char *url, struct impel
 
 static void make_url(const struct bench_case *bench, bool sync_full, char *url, size_t size)
 {
-    snprintf(url, size, "lmdb:%s?sync=%s", bench->folder, sync_full ? "full" : "process");
+    snprintf(url, size, "lmdb:%s/impel.db?sync=%s", bench->folder, sync_full ? "full" : "process");
 }
 
 static void fill_options(struct runtime_options *options, const char *url)
@@ -260,7 +260,7 @@ int bench_memory(const struct bench_case *bench, uint64_t *size_bytes, struct im
     struct holder holder = {.entries = bench->entries};
     struct runtime_options options;
     uint64_t before;
-    char url[256];
+    char url[256], metrics[256];
     int rc;
 
     make_url(bench, false, url, sizeof(url));
@@ -269,7 +269,13 @@ int bench_memory(const struct bench_case *bench, uint64_t *size_bytes, struct im
         return rc;
     }
     fill_options(&options, url);
-    options.worker.prefetch = (int64_t)bench->entries;
+    /* How much is held is counted when the file is written. */
+    snprintf(metrics, sizeof(metrics), "%s/metrics", bench->folder);
+    options.metrics_file = metrics;
+    /* What waits for longer than this is given back, and nothing is to be given back here. */
+    options.worker.policy.dead_after_ms = INT64_C(600) * 1000;
+    /* More than there are: a worker asks for more only while half of what it may hold is free. */
+    options.worker.prefetch = (int64_t)bench->entries * 3;
     options.handler.kind = HANDLER_POOL;
     options.handler.call = hold;
     options.handler.user = &holder;

@@ -13,6 +13,7 @@ enum {
     POLL_MS = 50,
     HELD_DEADLINE_MS = 30 * 1000,    /* for workers to start and hold something */
     SETTLE_DEADLINE_MS = 180 * 1000, /* for everything to be settled; a minute is a slow machine */
+    QUIET_DEADLINE_MS = 15 * 1000,
 };
 
 struct result {
@@ -195,6 +196,25 @@ static int wait_until_settled(struct drill *drill, struct impel_error *err)
     return rc;
 }
 
+/* Until the last sweep of every survivor found nothing: each sweeps by turns, and tells of its own
+ * sweeps only. Nothing depends on it but what the metrics tell. */
+static int wait_for_quiet(struct drill *drill, struct impel_error *err)
+{
+    int64_t end_ms = clock_now_ms() + QUIET_DEADLINE_MS;
+    int rc = IMPEL_OK;
+
+    while (rc >= 0 && clock_now_ms() < end_ms) {
+        struct drill_metrics metrics;
+        drill_read_metrics(drill, &metrics);
+        if (metrics.due == 0 && metrics.not_due == 0) {
+            break;
+        }
+        pause_ms(POLL_MS);
+        rc = drill_check_workers(drill, err);
+    }
+    return rc;
+}
+
 static int play(struct drill *drill, struct impel_error *err)
 {
     int rc = drill_add_entries(drill, err);
@@ -213,6 +233,10 @@ static int play(struct drill *drill, struct impel_error *err)
     rc = kill_some(drill, err);
     if (rc >= 0) {
         rc = wait_until_settled(drill, err);
+    }
+    if (rc >= 0) {
+        tell(drill, "everything is settled");
+        rc = wait_for_quiet(drill, err);
     }
     return rc;
 }

@@ -39,7 +39,8 @@ static int create_group(const struct drill *drill, struct impel_error *err)
 int drill_open(struct drill *drill, const struct options *options, struct impel_error *err)
 {
     struct options of_store = *options;
-    bool own_store = !option_given(options, "store") && getenv("IMPEL_STORE") == NULL;
+    const char *env = getenv("IMPEL_STORE");
+    bool own_store = !option_given(options, "store") && (env == NULL || *env == '\0');
     int rc;
 
     *drill = (struct drill){.options = options, .begun_ms = clock_now_ms()};

@@ -44,7 +44,7 @@ def the_pipeline_gives_the_same_by_entry_as_by_file(tmp):
     head = tmp / "head"
     with open(head, "wb") as file:
         subprocess.run(["head", "-n", str(HANDLED), tmp / "records"], stdout=file, check=True)
-    want = subprocess.run("%s < %s" % (PIPELINE, head), shell=True, check=True,
+    want = subprocess.run("{ %s; } < %s" % (PIPELINE, head), shell=True, check=True,
                           capture_output=True).stdout
     equal(want.count(b"\n"), HANDLED)
     store = "lmdb:%s?sync=process" % (tmp / "db")
