@@ -243,7 +243,7 @@ static enum impel_outcome hold(struct impel_delivery *delivery, void *user)
 
     (void)delivery;
     while (!holder->measured && metrics.held < holder->entries && bench_now() < end) {
-        struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
+        struct timespec pause = {.tv_nsec = 10000000};
         nanosleep(&pause, NULL);
         runtime_metrics(holder->runtime, &metrics);
     }

@@ -58,7 +58,7 @@ static void make_key(uint8_t *key, uint64_t number, uint64_t ms)
 
 static void put(struct plain *plain, MDB_dbi dbi, const uint8_t *key, const void *data, size_t size)
 {
-    MDB_val k = {KEY_SIZE, (void *)(uintptr_t)key}, v = {size, (void *)(uintptr_t)data};
+    MDB_val k = {KEY_SIZE, (void *)key}, v = {size, (void *)data};
 
     if (plain->rc == 0) {
         plain->rc = mdb_put(plain->txn, dbi, &k, &v, 0);
@@ -67,7 +67,7 @@ static void put(struct plain *plain, MDB_dbi dbi, const uint8_t *key, const void
 
 static void del(struct plain *plain, MDB_dbi dbi, const uint8_t *key)
 {
-    MDB_val k = {KEY_SIZE, (void *)(uintptr_t)key};
+    MDB_val k = {KEY_SIZE, (void *)key};
 
     if (plain->rc == 0) {
         plain->rc = mdb_del(plain->txn, dbi, &k, NULL);
@@ -76,7 +76,7 @@ static void del(struct plain *plain, MDB_dbi dbi, const uint8_t *key)
 
 static void get(struct plain *plain, MDB_dbi dbi, const uint8_t *key, MDB_val *value)
 {
-    MDB_val k = {KEY_SIZE, (void *)(uintptr_t)key};
+    MDB_val k = {KEY_SIZE, (void *)key};
 
     if (plain->rc == 0) {
         plain->rc = mdb_get(plain->txn, dbi, &k, value);

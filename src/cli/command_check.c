@@ -28,19 +28,22 @@ static bool report(void *user, const char *problem)
 static int path_of(struct options *options, const char **path, struct impel_error *err)
 {
     static const char scheme[] = "lmdb:";
-    struct impel_bytes rest, copy;
+    struct impel_bytes rest;
+    char *text;
 
     if (strncmp(options->store, scheme, sizeof(scheme) - 1) != 0) {
         return error_set(err, IMPEL_ERR_INVALID,
                          "only an embedded store (lmdb:PATH) can be checked");
     }
     rest = bytes_of(options->store + sizeof(scheme) - 1);
-    rest.size = strcspn(rest.data, "?") + 1;
-    if (!arena_copy(&options->arena, rest, &copy)) {
+    rest.size = strcspn(rest.data, "?");
+    text = arena_alloc(&options->arena, rest.size + 1);
+    if (text == NULL) {
         return error_set(err, IMPEL_ERR_NOMEM, "out of memory");
     }
-    ((char *)(uintptr_t)copy.data)[copy.size - 1] = '\0';
-    *path = copy.data;
+    memcpy(text, rest.data, rest.size);
+    text[rest.size] = '\0';
+    *path = text;
     return IMPEL_OK;
 }
 

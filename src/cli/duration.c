@@ -10,7 +10,7 @@ static const struct {
     const char *unit;
     int64_t ms;
 } units[] = {
-    {"ms", 1}, {"s", 1000}, {"m", 60 * 1000}, {"h", 60 * 60 * 1000}, {"d", 24 * 60 * 60 * 1000},
+    {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000},
 };
 
 /* One "30s"; returns what follows it, or NULL. */
