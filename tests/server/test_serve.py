@@ -206,6 +206,36 @@ def a_kill_loses_nothing_answered(tmp):
 
 
 @test
+def a_full_store_refuses_adds_and_nothing_else(tmp):
+    served = Served(tmp, sync="process&map=4MiB")
+    r = served.client()
+    r.xgroup_create("s", "g", "$", mkstream=True)
+    full, added = None, 0
+    while full is None:
+        pipe = r.pipeline(transaction=False)
+        for i in range(50):
+            pipe.execute_command("XADD", "s", "*", "f", "x" * 2000)
+            pipe.execute_command("ECHO", str(i))
+        got = pipe.execute(raise_on_error=False)
+        # Whatever became of the adds, each reply is where it belongs.
+        equal(got[1::2], [str(i) for i in range(50)])
+        refused = [g for g in got[0::2] if isinstance(g, Exception)]
+        added += 50 - len(refused)
+        full = refused[0] if refused else None
+    check(str(full).startswith("OOM "), full)
+    contains(str(full), "full")
+    equal(r.xlen("s"), added)
+    ids = [i for i, _ in r.xreadgroup("g", "c", {"s": ">"}, count=100)[0][1]]
+    equal(r.xack("s", "g", *ids), 100)
+    equal(r.xtrim("s", maxlen=10, approximate=False), added - 10)
+    wait_for(lambda: not isinstance(r.pipeline(transaction=False).execute_command(
+        "XADD", "s", "*", "f", "x" * 2000).execute(raise_on_error=False)[0], Exception),
+             what="room for adds after trimming")
+    done = run([SERVE, served.db, "check"])
+    equal(done.code, 0, done.out)
+
+
+@test
 def redis_cli_and_benchmark_work(tmp):
     served = Served(tmp)
     try:
