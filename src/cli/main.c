@@ -144,15 +144,19 @@ static int run_command(const struct command *command, int argc, char **argv, con
     return rc == IMPEL_ERR_INVALID ? EXIT_MISUSE : EXIT_FAILED;
 }
 
+/* For as long as the process lives. */
+static char **words;
+static const char *password;
+
 int main(int argc, char **argv)
 {
-    char **words = take_argv(argc, argv);
-    const char *password = take_password();
     const struct command *command;
     const char *name;
 
     /* A reader that went away is told by EPIPE, which becomes a message and an exit code. */
     signal(SIGPIPE, SIG_IGN);
+    words = take_argv(argc, argv);
+    password = take_password();
     if (words == NULL) {
         console_error("%s", status_text(IMPEL_ERR_NOMEM));
         return EXIT_FAILED;
