@@ -241,8 +241,12 @@ static bool round_once(struct runtime *runtime, int64_t *wait_ms)
 /* The machine has stopped: on to another slot if this one was taken, else to the end. */
 static bool next_slot(struct runtime *runtime)
 {
-    if (!runtime->name_taken || !runtime->slotted || runtime->exit_code == 0 ||
-        atomic_load(&runtime->stops) > 0) {
+    if (!runtime->name_taken || !runtime->slotted || runtime->exit_code == 0) {
+        return false;
+    }
+    if (atomic_load(&runtime->stops) > 0) {
+        runtime->failed = false; /* stopped while it looked for a name: it never held anything */
+        runtime->exit_code = 0;
         return false;
     }
     if (runtime->outstanding > 0) {
