@@ -9,7 +9,7 @@ import json
 import os
 import pathlib
 
-from impeltest import check, equal, impel, impel_argv, impel_ok, start, wait_for
+from impeltest import (check, equal, impel, impel_argv, impel_ok, start, start_redis, wait_for)
 
 Line = collections.namedtuple("Line", "kind id attempt pid")
 
@@ -18,6 +18,22 @@ printf 'S %s %s %s\\n' "$IMPEL_ID" "$IMPEL_ATTEMPT" $$ >> {ledger}
 {work}
 printf 'E %s %s %s\\n' "$IMPEL_ID" "$IMPEL_ATTEMPT" $$ >> {ledger}
 """
+
+
+_server = []
+
+
+def fresh_store(folder, params=""):
+    """The URL of an empty store: an embedded one in the folder or, with IMPEL_TEST_STORE=redis, a
+    redis-server that all tests of the file share, emptied."""
+    if os.environ.get("IMPEL_TEST_STORE") != "redis":
+        return "lmdb:%s/db%s" % (folder, params)
+    if not _server or not _server[0].running():
+        socket = pathlib.Path(folder) / "redis.sock"
+        process, _ = start_redis(folder, "--unixsocket", socket)
+        _server[:] = [process, "unix://%s" % socket]
+    impel_ok("call", "FLUSHALL", store=_server[1])
+    return _server[1]
 
 
 class Fleet:

@@ -1,13 +1,13 @@
-"""The promises of the README, each with real processes on the embedded store."""
+"""The promises of the README, each with real processes, on the embedded store or on Redis."""
 import json
 import signal
 
-from fleet import Fleet, metric
+from fleet import Fleet, fresh_store, metric
 from impeltest import check, equal, impel, impel_ok, main, now, start, test, wait_for
 
 
 def _fleet(tmp, *options, work=":", dead_after="1s"):
-    return Fleet(tmp, "lmdb:%s/db" % tmp, work=work,
+    return Fleet(tmp, fresh_store(tmp), work=work,
                  options=["--dead-after", dead_after, *options])
 
 
