@@ -75,6 +75,8 @@ const struct command lmdb_command_table[] = {
     {"randomkey", 1, 0, 0, 0, 0, call_randomkey, NULL},
     {"rename", 3, COMMAND_WRITES, 1, 2, 1, call_rename, NULL},
     {"renamenx", 3, COMMAND_WRITES, 1, 2, 1, call_renamenx, NULL},
+    {"dump", 2, 0, 1, 1, 1, call_dump, NULL},
+    {"restore", -4, COMMAND_WRITES, 1, 1, 1, call_restore, NULL},
     {"copy", -3, COMMAND_WRITES, 1, 2, 1, call_copy, NULL},
     {"expire", -3, COMMAND_WRITES, 1, 1, 1, call_expire, NULL},
     {"pexpire", -3, COMMAND_WRITES, 1, 1, 1, call_pexpire, NULL},

@@ -68,6 +68,10 @@ void call_rename(struct call *call);
 void call_renamenx(struct call *call);
 void call_copy(struct call *call);
 
+/* dump.c, restore.c */
+void call_dump(struct call *call);
+void call_restore(struct call *call);
+
 /* object.c */
 void call_object_encoding(struct call *call);
 void call_object_refcount(struct call *call);
