@@ -17,12 +17,12 @@ bool heap_reserve(struct heap *heap, size_t count)
         return true;
     }
     while (capacity - heap->size < count) {
-        if (capacity > SIZE_MAX / 2 / sizeof(*heap->nodes)) {
+        if (capacity > SIZE_MAX / 2 / sizeof(struct heap_node *)) {
             return false;
         }
         capacity *= 2;
     }
-    struct heap_node **nodes = realloc(heap->nodes, capacity * sizeof(*nodes));
+    struct heap_node **nodes = realloc(heap->nodes, capacity * sizeof(struct heap_node *));
     if (nodes == NULL) {
         return false;
     }

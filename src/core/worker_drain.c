@@ -169,14 +169,16 @@ static void leave(struct stream *s)
 void drain_leave_done(struct stream *s, const struct flight *flight)
 {
     const struct request *request = flight->request;
+    bool gone = request->status == IMPEL_ERR_NO_GROUP || request->status == IMPEL_ERR_FENCED;
+    bool left = request->status >= 0 && request->leave.left;
 
     s->stepping = false;
-    if (request->status == IMPEL_ERR_NO_GROUP || request->status == IMPEL_ERR_FENCED) {
-        s->phase = STREAM_LEFT; /* nothing of ours is there */
+    if (gone || left) { /* nothing of ours is there */
+        s->phase = STREAM_LEFT;
     } else if (request->status < 0) {
         stream_failed(s);
-    } else if (request->leave.left || ++s->leave_tries >= LEAVE_TRIES_MAX) {
-        s->phase = STREAM_LEFT;
+    } else if (++s->leave_tries >= LEAVE_TRIES_MAX) {
+        s->phase = STREAM_LEFT; /* others take what is left once the row is dead */
     } else {
         s->rest_done = false;
     }

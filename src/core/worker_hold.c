@@ -95,6 +95,7 @@ static void hold_free(struct hold *hold)
     if (hold->error != NULL) {
         buf_release(hold->error);
         free(hold->error);
+        hold->error = NULL;
     }
     hold->chain = w->hold_pool;
     w->hold_pool = hold;

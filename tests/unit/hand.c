@@ -51,7 +51,8 @@ static void forget_out(const struct request *request)
 {
     for (size_t i = 0; i < hand.out_count; i++) {
         if (hand.out[i] == request) {
-            memmove(&hand.out[i], &hand.out[i + 1], (hand.out_count - i - 1) * sizeof(*hand.out));
+            memmove(&hand.out[i], &hand.out[i + 1],
+                    (hand.out_count - i - 1) * sizeof(struct request *));
             hand.out_count--;
             return;
         }

@@ -10,14 +10,14 @@ static struct policy policy_test(void)
     return policy;
 }
 
-/* An ID whose jitter hash is 0 would be a lucky find; so expected waits are computed here, in the
+/* An id_test whose jitter hash is 0 would be a lucky find; so expected waits are computed here, in the
  * other direction than the code under test: from the hash as documented. */
 static int64_t with_jitter(int64_t wait_ms, struct impel_id id)
 {
     return wait_ms + wait_ms * (int64_t)policy_jitter_hash(id) / 655360;
 }
 
-static const struct impel_id ID = {1700000000000, 3};
+static const struct impel_id id_test = {1700000000000, 3};
 
 TEST(hash_is_the_documented_one)
 {
@@ -29,28 +29,28 @@ TEST(hash_is_the_documented_one)
 TEST(backoff_doubles_up_to_the_cap)
 {
     struct policy policy = policy_test();
-    CHECK(policy_backoff_ms(&policy, 0, ID) == 0);
-    CHECK(policy_backoff_ms(&policy, 1, ID) == with_jitter(1000, ID));
-    CHECK(policy_backoff_ms(&policy, 4, ID) == with_jitter(8000, ID));
-    CHECK(policy_backoff_ms(&policy, 9, ID) == with_jitter(256000, ID));
-    CHECK(policy_backoff_ms(&policy, 10, ID) == with_jitter(300000, ID));
-    CHECK(policy_backoff_ms(&policy, 64, ID) == with_jitter(300000, ID));
-    CHECK(policy_backoff_ms(&policy, INT64_MAX, ID) == with_jitter(300000, ID));
-    CHECK(policy_backoff_ms(&policy, -1, ID) == with_jitter(300000, ID));
-    CHECK(policy_backoff_ms(&policy, 1, ID) <= 1100);
+    CHECK(policy_backoff_ms(&policy, 0, id_test) == 0);
+    CHECK(policy_backoff_ms(&policy, 1, id_test) == with_jitter(1000, id_test));
+    CHECK(policy_backoff_ms(&policy, 4, id_test) == with_jitter(8000, id_test));
+    CHECK(policy_backoff_ms(&policy, 9, id_test) == with_jitter(256000, id_test));
+    CHECK(policy_backoff_ms(&policy, 10, id_test) == with_jitter(300000, id_test));
+    CHECK(policy_backoff_ms(&policy, 64, id_test) == with_jitter(300000, id_test));
+    CHECK(policy_backoff_ms(&policy, INT64_MAX, id_test) == with_jitter(300000, id_test));
+    CHECK(policy_backoff_ms(&policy, -1, id_test) == with_jitter(300000, id_test));
+    CHECK(policy_backoff_ms(&policy, 1, id_test) <= 1100);
 }
 
 TEST(backoff_saturates_and_may_be_off)
 {
     struct policy policy = policy_test();
     policy.backoff_cap_ms = INT64_MAX;
-    CHECK(policy_backoff_ms(&policy, 62, ID) > INT64_MAX / 2);
-    CHECK(policy_backoff_ms(&policy, INT64_MIN, ID) == INT64_MAX);
+    CHECK(policy_backoff_ms(&policy, 62, id_test) > INT64_MAX / 2);
+    CHECK(policy_backoff_ms(&policy, INT64_MIN, id_test) == INT64_MAX);
     policy.backoff_base_ms = 0;
-    CHECK(policy_backoff_ms(&policy, 5, ID) == 0);
+    CHECK(policy_backoff_ms(&policy, 5, id_test) == 0);
     policy = policy_test();
     policy.backoff_cap_ms = 0;
-    CHECK(policy_backoff_ms(&policy, 5, ID) == 0);
+    CHECK(policy_backoff_ms(&policy, 5, id_test) == 0);
 }
 
 TEST(exhausted_at_max_and_past_all_counting)
@@ -74,10 +74,10 @@ struct row {
 TEST(every_row_of_the_verdict)
 {
     struct policy policy = policy_test();
-    int64_t wait1 = with_jitter(1000, ID);
-    int64_t wait4 = with_jitter(8000, ID);
-    int64_t wait8 = with_jitter(128000, ID);
-    int64_t wait9 = with_jitter(256000, ID);
+    int64_t wait1 = with_jitter(1000, id_test);
+    int64_t wait4 = with_jitter(8000, id_test);
+    int64_t wait8 = with_jitter(128000, id_test);
+    int64_t wait9 = with_jitter(256000, id_test);
     policy.max_deliveries = 9;
     const struct row rows[] = {
         {OWNER_ME, INT64_MAX, 0, 99, true, VERDICT_MINE, 0},
@@ -107,7 +107,7 @@ TEST(every_row_of_the_verdict)
         {OWNER_FOREIGN, 60000, 0, 0, true, VERDICT_REAP, 0},
     };
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-        struct pending_view view = {.id = ID,
+        struct pending_view view = {.id = id_test,
                                     .owner = rows[i].owner,
                                     .idle_ms = rows[i].idle_ms,
                                     .silence_ms = rows[i].silence_ms,

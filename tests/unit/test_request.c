@@ -15,11 +15,11 @@ static struct entry *entry_test(uint64_t ms)
 
 TEST(an_entry_is_a_copy_in_one_block)
 {
-    char value[] = "before";
+    char value[7] = "before";
     struct impel_field field = {bytes_of("f"), bytes_of(value)};
     struct entry *entry = entry_new((struct impel_id){5, 6}, &field, 1);
     CHECK(entry != NULL);
-    memcpy(value, "after!", 6);
+    value[0] = 'B';
     CHECK(id_equal(entry->id, (struct impel_id){5, 6}));
     CHECK(bytes_equal(entry->fields[0].value, bytes_of("before")));
     CHECK_U64(entry->size_bytes, sizeof(*entry) + sizeof(field) + 7);

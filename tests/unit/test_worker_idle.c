@@ -137,8 +137,13 @@ TEST(recover_only_does_not_wait_for_what_is_undelivered)
     struct worker_options options = idle_options();
     options.recover_only = true;
     hand_start(&options);
-    hand_ready();
+    hand_ok(REQUEST_GROUP_CREATE); /* not hand_ready(): it would answer the look as well */
+    hand_tick();
+    hand_ok(REQUEST_BEAT);
+    hand_tick();
+    hand_ok(REQUEST_PENDING);
     struct request *look = idle_look();
+    CHECK(look != NULL);
     look->look.undelivered = 3;
     hand_reply(look);
     drain();
