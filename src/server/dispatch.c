@@ -40,8 +40,10 @@ static int call_store(struct client *client, const struct store_call *call)
     if (sets_id) {
         watch_check(server, call->args[1]);
     }
-    int rc = engine_call(&server->engine, call->args, call->arg_count, client->version, call->wait,
-                         &reply);
+    int rc = row->native != NULL
+                 ? engine_native(&server->engine, row->native, call->args, call->arg_count, &reply)
+                 : engine_call(&server->engine, call->args, call->arg_count, client->version,
+                               call->wait, &reply);
     if (rc < 0) {
         return rc;
     }
@@ -94,7 +96,7 @@ static void run_own(struct client *client, struct row *row, const struct queued 
 
 /* ---- ops ---- */
 
-static int run_multi(struct op *op)
+static int run_multi(struct turn_op *op)
 {
     struct client *client = op->client;
 
@@ -114,7 +116,7 @@ static int run_multi(struct op *op)
     return IMPEL_OK;
 }
 
-int dispatch_op(struct server *server, struct op *op)
+int dispatch_op(struct server *server, struct turn_op *op)
 {
     struct client *client = op->client;
     struct call_wait wait = {.again = op->waited};
@@ -143,7 +145,7 @@ int dispatch_op(struct server *server, struct op *op)
 
 /* Carries an op out with all that follows from it. What breaks the transaction makes the whole turn
  * so far be done again, one by one; then this op has been done as well. */
-static void run_op(struct server *server, struct op *op)
+static void run_op(struct server *server, struct turn_op *op)
 {
     struct client *client = op->client;
     int rc = dispatch_op(server, op);
@@ -193,7 +195,7 @@ run_stored(struct client *client, struct row *row, struct impel_bytes *args, siz
     if (rc <= 0) {
         return rc < 0;
     }
-    struct op *op = journal_add(server, client);
+    struct turn_op *op = journal_add(server, client);
     if (op == NULL) {
         turn_error(server, &client->out, "OOM no memory for another command");
         return 1;
@@ -239,7 +241,7 @@ int dispatch_exec(struct client *client, struct row *row)
     if (client->watch_count > 0) {
         touched = watch_touched(client);
     }
-    struct op *op = touched ? NULL : journal_add(server, client);
+    struct turn_op *op = touched ? NULL : journal_add(server, client);
     row->calls++;
     if (op == NULL) {
         if (touched) {

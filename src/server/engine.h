@@ -7,7 +7,7 @@
 
 #include "base/value.h"
 #include "store/lmdb/command/command.h"
-#include "store/lmdb/env.h"
+#include "store/lmdb/exec.h"
 
 #include <signal.h>
 
@@ -32,6 +32,9 @@ struct engine {
     int64_t clock_offset_us; /* the wall clock minus uv_hrtime(), as of engine_clock() */
     sigset_t signals;        /* as they were before the write transaction */
     struct env_watch watch;
+    struct exec_refs refs;      /* rows of workers that beat through this server */
+    struct value *native_reply; /* native.c */
+    int64_t begun_ms;           /* of the write transaction, side_now_ms() */
 };
 
 /* What a key is, as far as WATCH cares. */

@@ -11,27 +11,27 @@ enum {
     LOCK_TRIES_MAX = 500, /* of 20 ms each */
 };
 
-struct op *journal_add(struct server *server, struct client *client)
+struct turn_op *journal_add(struct server *server, struct client *client)
 {
     struct journal *journal = &server->journal;
 
     if (journal->count == journal->room) {
         size_t room = journal->room == 0 ? 256 : journal->room * 2;
-        struct op *ops = realloc(journal->ops, room * sizeof(*ops));
+        struct turn_op *ops = realloc(journal->ops, room * sizeof(*ops));
         if (ops == NULL) {
             return NULL;
         }
         journal->ops = ops;
         journal->room = room;
     }
-    struct op *op = &journal->ops[journal->count++];
-    *op = (struct op){.client = client, .out_start = client->out.size};
+    struct turn_op *op = &journal->ops[journal->count++];
+    *op = (struct turn_op){.client = client, .out_start = client->out.size};
     return op;
 }
 
 void journal_drop_last(struct server *server)
 {
-    struct op *op = &server->journal.ops[--server->journal.count];
+    struct turn_op *op = &server->journal.ops[--server->journal.count];
 
     arena_release(&op->owned);
     multi_release(&op->owned_multi);
@@ -49,7 +49,7 @@ void journal_clear(struct server *server)
 
 /* ---- again, one by one ---- */
 
-static void put_failure(struct server *server, struct op *op, int status, const char *text)
+static void put_failure(struct server *server, struct turn_op *op, int status, const char *text)
 {
     const char *code = status == IMPEL_ERR_FULL || status == IMPEL_ERR_NOMEM ? "OOM"
                        : status == IMPEL_ERR_LIMIT                           ? "ERR"
@@ -73,7 +73,7 @@ static int begin_alone(struct server *server, struct impel_error *err)
     return rc;
 }
 
-static void redo_op(struct server *server, struct op *op)
+static void redo_op(struct server *server, struct turn_op *op)
 {
     struct impel_error err = {0};
     int rc = begin_alone(server, &err);

@@ -78,9 +78,23 @@ static size_t count_stored(const struct command *command)
     return count;
 }
 
+static void row_add_native(struct row_table *table, const struct native *native)
+{
+    /* The keys are where their number says; a step that signals anything signals all. */
+    struct row row = {.arity = -7 - native->words_min, .flags = ROW_WRITES, .native = native};
+
+    ASSERT(strlen(native->name) < sizeof(row.name));
+    strcpy(row.name, native->name);
+    row_add(table, &row);
+}
+
 int row_table_init(struct row_table *table)
 {
     size_t count = count_stored(lmdb_command_table);
+
+    for (const struct native *native = native_table; native->name != NULL; native++) {
+        count++;
+    }
 
     for (const struct row_spec *spec = row_specs; spec->name != NULL; spec++) {
         count++;
@@ -102,6 +116,9 @@ int row_table_init(struct row_table *table)
     }
     for (const struct command *command = lmdb_command_table; command->name != NULL; command++) {
         row_add_stored(table, command);
+    }
+    for (const struct native *native = native_table; native->name != NULL; native++) {
+        row_add_native(table, native);
     }
     return IMPEL_OK;
 }

@@ -10,6 +10,7 @@
 
 #include "resp/resp.h"
 #include "server/engine.h"
+#include "server/native.h"
 #include "server/server.h"
 
 #include <uv.h>
@@ -84,6 +85,7 @@ struct row {
     unsigned flags;
     int key_first, key_last, key_step;
     void (*run)(struct serve *serve); /* NULL: the store carries it out */
+    const struct native *native;      /* one of the port's steps; else NULL */
     uint64_t calls, usec, rejected, failed;
 };
 
@@ -221,7 +223,7 @@ struct client {
 /* ---- the turn ---- */
 
 /* Something that touched the store in this turn. */
-struct op {
+struct turn_op {
     struct client *client;
     struct row *row;
     const struct impel_bytes *args;
@@ -237,7 +239,7 @@ struct op {
 };
 
 struct journal {
-    struct op *ops;
+    struct turn_op *ops;
     size_t count, room;
     struct arena arena; /* the words of requests */
 };
@@ -363,12 +365,12 @@ void turn_count_error(struct server *server, struct impel_bytes text);
 int dispatch(struct client *client, struct impel_bytes *args, size_t arg_count);
 /* Carries an op out and appends its reply. IMPEL_OK, or the status with which the transaction
  * broke. */
-int dispatch_op(struct server *server, struct op *op);
+int dispatch_op(struct server *server, struct turn_op *op);
 int dispatch_exec(struct client *client, struct row *row); /* as dispatch() */
 
 /* ---- journal.c ---- */
 /* The last op is only valid until the next is added. NULL if memory is out. */
-struct op *journal_add(struct server *server, struct client *client);
+struct turn_op *journal_add(struct server *server, struct client *client);
 void journal_drop_last(struct server *server);
 void journal_clear(struct server *server);
 /* Commits the turn; if that fails, or a status says that it cannot, carries out each op alone. */

@@ -342,7 +342,7 @@ static int wait_try(struct client *client)
     if (rc < 0) {
         return rc;
     }
-    struct op *op = journal_add(server, client);
+    struct turn_op *op = journal_add(server, client);
     if (op == NULL) {
         return IMPEL_OK; /* it waits on */
     }

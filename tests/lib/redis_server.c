@@ -41,6 +41,11 @@ static const char *binary(const struct redis_server *server, char *path, size_t 
 {
     char twin[PATH_MAX], *real;
 
+    if (server->impel) {
+        const char *program = getenv("IMPEL_BIN");
+        (void)snprintf(path, size, "%s", program == NULL ? "" : program);
+        return program == NULL ? "$IMPEL_BIN names no program" : NULL;
+    }
     if (find("redis-server", path, size)) {
         return NULL;
     }
@@ -60,10 +65,15 @@ static void become(const struct redis_server *server, const char *path, const ch
         server->folder, "--save", "",  "--appendonly", "no",           "--loglevel",
         "warning"};
     size_t n = 13;
-    char log[64];
+    char log[64], store[80];
 
     for (; args != NULL && *args != NULL && n + 1 < ARGS_MAX; args++) {
         argv[n++] = *args;
+    }
+    if (server->impel) {
+        (void)snprintf(store, sizeof(store), "lmdb:%s/db?sync=process", server->folder);
+        const char *serve[] = {path, "serve", "--store", store, "--unix", server->socket, NULL};
+        memcpy(argv, serve, sizeof(serve));
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)snprintf(log, sizeof(log), "%s/log", server->folder);
@@ -111,9 +121,8 @@ const char *redis_server_again(struct redis_server *server, const char *const *a
     return "redis-server does not answer";
 }
 
-const char *redis_server_start(struct redis_server *server, const char *const *args)
+static const char *start(struct redis_server *server, const char *const *args)
 {
-    *server = (struct redis_server){.pid = 0};
     (void)snprintf(server->folder, sizeof(server->folder), "/tmp/impel-redis-XXXXXX");
     if (mkdtemp(server->folder) == NULL) {
         return "no temporary folder";
@@ -124,6 +133,18 @@ const char *redis_server_start(struct redis_server *server, const char *const *a
         redis_server_end(server);
     }
     return why;
+}
+
+const char *redis_server_start(struct redis_server *server, const char *const *args)
+{
+    *server = (struct redis_server){.pid = 0};
+    return start(server, args);
+}
+
+const char *redis_server_start_impel(struct redis_server *server)
+{
+    *server = (struct redis_server){.impel = true};
+    return start(server, NULL);
 }
 
 void redis_server_kill(struct redis_server *server)

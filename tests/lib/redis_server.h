@@ -5,15 +5,20 @@
 
 #include <sys/types.h>
 
+#include <stdbool.h>
+
 struct redis_server {
     char folder[32];
     char socket[64]; /* its path */
     pid_t pid;
+    bool impel; /* an `impel serve` instead */
 };
 
 /* Starts one; `args` (NULL-terminated, may be NULL) go behind the usual ones. NULL, or why not: there
  * is no redis-server here, or it ended. */
 const char *redis_server_start(struct redis_server *server, const char *const *args);
+/* An `impel serve` in its place: the program is $IMPEL_BIN. */
+const char *redis_server_start_impel(struct redis_server *server);
 /* The same folder and socket again after redis_server_kill(). */
 const char *redis_server_again(struct redis_server *server, const char *const *args);
 void redis_server_kill(struct redis_server *server); /* SIGKILL, and waits for its end */

@@ -147,12 +147,13 @@ static void ignore_done(struct request *request)
     (void)request;
 }
 
-static struct store *redis_open(void **context, const struct store_env *env, const char **why)
+static struct store *
+server_open(void **context, const struct store_env *env, const char **why, bool impel)
 {
     struct impel_bytes args[] = {bytes_of("FLUSHALL")};
 
     if (server.pid == 0) {
-        *why = redis_server_start(&server, NULL);
+        *why = impel ? redis_server_start_impel(&server) : redis_server_start(&server, NULL);
         if (*why != NULL) {
             return NULL;
         }
@@ -168,6 +169,17 @@ static struct store *redis_open(void **context, const struct store_env *env, con
     request_free(request);
     *context = &server;
     return store;
+}
+
+static struct store *redis_open(void **context, const struct store_env *env, const char **why)
+{
+    return server_open(context, env, why, false);
+}
+
+/* The same client, and an `impel serve` at the other end. */
+static struct store *serve_open(void **context, const struct store_env *env, const char **why)
+{
+    return server_open(context, env, why, true);
 }
 
 static void redis_remove(void *context)
@@ -203,6 +215,14 @@ const struct suite_store suite_stores[] = {
     {
         .name = "redis",
         .open = redis_open,
+        .open_again = redis_open_again,
+        .remove = redis_remove,
+        .now_ms = boot_now_ms,
+        .pause = real_pause,
+    },
+    {
+        .name = "serve",
+        .open = serve_open,
         .open_again = redis_open_again,
         .remove = redis_remove,
         .now_ms = boot_now_ms,

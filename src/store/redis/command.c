@@ -66,10 +66,15 @@ void cmd_script(struct op *op, enum script_name script, struct impel_bytes dead_
     bool buries = script == SCRIPT_CLAIM || script == SCRIPT_PARK || script == SCRIPT_SETTLE;
 
     cmd_begin(op);
-    cmd_text(op, op->by_text ? "EVAL" : "EVALSHA");
-    if (op->by_text) {
+    if (op->store->native && script != SCRIPT_SETTLE) {
+        char command[32];
+        (void)snprintf(command, sizeof(command), "IMPEL.%s", script_table[script].name);
+        cmd_text(op, command);
+    } else if (op->by_text) {
+        cmd_text(op, "EVAL");
         cmd_bytes(op, script_table[script].text);
     } else {
+        cmd_text(op, "EVALSHA");
         cmd_text(op, op->store->script_names[script]);
     }
     if (script == SCRIPT_READ) {

@@ -241,6 +241,7 @@ static void learn_server(struct link *link, const struct value *reply, char *run
         return;
     }
     (void)info_field(reply->bytes, "run_id", run_id, RUN_ID_SIZE);
+    link->store->native = info_field(reply->bytes, "impel_version", version, sizeof(version));
     if (info_field(reply->bytes, "redis_version", version, sizeof(version)) &&
         sscanf(version, "%u.%u", &major, &minor) == 2) {
         link->store->old = major < 6 || (major == 6 && minor < 2);

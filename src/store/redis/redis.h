@@ -111,6 +111,7 @@ struct redis_store {
         orphans;       /* READs whose connection broke: finished when that is killed for good */
     unsigned unblocks; /* CLIENT UNBLOCKs under way: no read is sent meanwhile */
     bool old;          /* before 6.2, or nothing is known */
+    bool native;       /* an `impel serve`: it has a command for each script */
     int64_t clock_offset_ms; /* the server's wall clock - ours */
     uint64_t seed;
     struct buf command; /* the one that is being written */
