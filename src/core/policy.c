@@ -73,6 +73,7 @@ static void overdue(const struct policy *policy,
     case OWNER_FOREIGN:
         *need_ms = policy->min_idle_ms > *need_ms ? policy->min_idle_ms : *need_ms;
         break;
+    case OWNER_RELEASED: /* nobody runs these: a clock that was set back must not keep them */
     case OWNER_NOBODY:
         *idle_ms = view->idle_ms < 0 ? INT64_MAX : view->idle_ms;
         break;

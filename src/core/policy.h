@@ -63,10 +63,11 @@ uint32_t policy_jitter_hash(struct impel_id id);
 /* True if the entry has had as many deliveries as it may have. */
 bool policy_exhausted(const struct policy *policy, int64_t deliveries);
 /* The verdict. `wait_ms` (may be NULL) gets how long a VERDICT_WAIT entry still has to idle, else
- * 0. The first row that matches wins: ME -> MINE; LIVE, UNKNOWN -> LEAVE; RELEASED: due when idle
- * >= backoff(n);  NOBODY: the same, and idle < 0 is due at once; DEAD:     due when max(idle,
- * silence) >= max(dead-after already passed, backoff(n)); FOREIGN:  due when idle >= max(min_idle,
- * backoff(n)); due -> REAP if it does not exist, else PARK if exhausted, else CLAIM. */
+ * 0. The first row that matches wins: ME -> MINE; LIVE, UNKNOWN -> LEAVE; RELEASED, NOBODY: due
+ * when idle >= backoff(n), and at once when idle < 0 (never delivered, or the clock was set back:
+ * nobody is at work on these); DEAD: due when max(idle, silence) >= max(dead-after already passed,
+ * backoff(n)); FOREIGN: due when idle >= max(min_idle, backoff(n)); due -> REAP if it does not
+ * exist, else PARK if exhausted, else CLAIM. */
 enum verdict
 policy_verdict(const struct policy *policy, const struct pending_view *view, int64_t *wait_ms);
 

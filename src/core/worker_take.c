@@ -281,8 +281,8 @@ static void retry_again(struct hold *hold)
 {
     struct worker *w = hold->stream->worker;
 
-    if (hold->alone) {
-        hold_drop(hold); /* the next audit finds it, and lets it run alone */
+    if (hold->adopted) {
+        hold_drop(hold); /* the next audit finds it again */
         return;
     }
     settle_wait(hold, w->now_ms + worker_delay(w, 1, true));

@@ -86,7 +86,7 @@ TEST(every_row_of_the_verdict)
         {OWNER_RELEASED, 0, 0, 0, false, VERDICT_CLAIM, 0},
         {OWNER_RELEASED, wait1 - 1, 0, 1, false, VERDICT_WAIT, 1},
         {OWNER_RELEASED, wait1, 0, 1, false, VERDICT_CLAIM, 0},
-        {OWNER_RELEASED, -5, 0, 1, false, VERDICT_WAIT, wait1 + 5},
+        {OWNER_RELEASED, -5, 0, 1, false, VERDICT_CLAIM, 0},
         {OWNER_RELEASED, wait9, 0, 9, false, VERDICT_PARK, 0},
         {OWNER_NOBODY, -1, 0, 4, false, VERDICT_CLAIM, 0},
         {OWNER_NOBODY, wait4 - 1, 0, 4, false, VERDICT_WAIT, 1},

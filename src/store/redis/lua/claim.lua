@@ -64,7 +64,7 @@ local function wait_of(id, idle, deliveries)
         idle = math.max(idle, quiet)
     elseif state == FOREIGN then
         need = math.max(need, min_idle)
-    elseif state == NOBODY and idle < 0 then
+    elseif (state == NOBODY or state == FREED) and idle < 0 then
         return 0
     end
     return math.max(0, need - idle)
