@@ -159,15 +159,13 @@ struct request *help_beat(struct store *store,
                           const char *group,
                           const char *consumer,
                           uint8_t token,
-                          int64_t dead_after_ms,
-                          bool first)
+                          int64_t dead_after_ms)
 {
     struct request *request = help_request(REQUEST_BEAT, stream, group);
 
     request->consumer = bytes_of(consumer);
     request->token = help_token(token);
     request->dead_after_ms = dead_after_ms;
-    request->beat.first = first;
     (void)help_run(store, request);
     return request;
 }

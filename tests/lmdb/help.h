@@ -32,8 +32,7 @@ struct request *help_beat(struct store *store,
                           const char *group,
                           const char *consumer,
                           uint8_t token,
-                          int64_t dead_after_ms,
-                          bool first);
+                          int64_t dead_after_ms);
 struct token help_token(uint8_t seed);
 int64_t help_now_ms(void);
 

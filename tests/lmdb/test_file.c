@@ -195,7 +195,7 @@ TEST(a_full_map_refuses_adds_only)
     size_t count = 0;
 
     CHECK(help_group(store, "s", "g") == IMPEL_OK);
-    request_free(help_beat(store, "s", "g", "c", 1, 600000, true));
+    request_free(help_beat(store, "s", "g", "c", 1, 600000));
     CHECK(fill(store, "s", &count) == IMPEL_ERR_FULL);
     CHECK(count > 100 && count < 512);
     for (size_t left = count; left > 0;) {

@@ -69,7 +69,7 @@ TEST(a_beat_that_comes_too_late_fails)
     CHECK(side_beat(&side, &other, DEAD_AFTER_MS, 11004));
     side_remove(&side, group, row);
     CHECK(!side_beat(&side, &other, DEAD_AFTER_MS, 11005)); /* nobody's */
-    row = side_take(&side, group, bytes_of("z"), &one, DEAD_AFTER_MS, 11006);
+    CHECK(side_take(&side, group, bytes_of("z"), &one, DEAD_AFTER_MS, 11006) == row);
     CHECK(!side_beat(&side, &other, DEAD_AFTER_MS, 11007)); /* the same place, another worker */
     side_close(&side);
 }
@@ -100,41 +100,54 @@ static void *race_beat(void *argument)
     return NULL;
 }
 
+/* Lets time pass in steps until the judge finds the worker dead, or gives up. */
+static bool race_judge(struct race *race)
+{
+    for (int step = 0; step < 2000; step++) {
+        int64_t now_ms = atomic_fetch_add(&race->clock_ms, 100) + 100;
+        side_note(race->group, DEAD_AFTER_MS, now_ms);
+        if (side_judge(race->group, race->row, now_ms)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One death, or none: true if the judge won. */
+static bool race_run(struct side *side, int64_t began_ms)
+{
+    struct token one = help_token(1);
+    struct side_group *group = side_group(side, GROUP, true);
+    struct race race = {.side = side, .group = group, .clock_ms = began_ms};
+    pthread_t thread;
+
+    side_note(group, DEAD_AFTER_MS, began_ms);
+    race.row = side_take(side, group, bytes_of("a"), &one, DEAD_AFTER_MS, began_ms);
+    CHECK(pthread_create(&thread, NULL, race_beat, &race) == 0);
+    int64_t deadline = help_now_ms() + 20000;
+    while (atomic_load(&race.beats) == 0) {
+        CHECK(help_now_ms() < deadline);
+    }
+    bool dead = race_judge(&race);
+    int64_t beat_ms = side_beat_ms(race.row);
+    /* A beat in flight has failed: the word stays as it was judged. */
+    for (int i = 0; dead && i < 1000; i++) {
+        CHECK(side_beat_ms(race.row) == beat_ms && side_marked(race.row));
+    }
+    atomic_store(&race.stop, true);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(!dead || (side_beat_ms(race.row) == beat_ms && side_marked(race.row)));
+    side_remove(side, group, race.row);
+    return dead;
+}
+
 TEST(beats_race_with_judges)
 {
     struct side side = open_side("c-wake");
-    struct token one = help_token(1);
     int deaths = 0;
 
-    for (int round = 0; round < 200; round++) {
-        struct side_group *group = side_group(&side, GROUP, true);
-        struct race race = {.side = &side, .group = group, .clock_ms = 100000 + round * 100000};
-        pthread_t thread;
-        side_note(group, DEAD_AFTER_MS, race.clock_ms);
-        race.row = side_take(&side, group, bytes_of("a"), &one, DEAD_AFTER_MS, race.clock_ms);
-        CHECK(pthread_create(&thread, NULL, race_beat, &race) == 0);
-        bool dead = false;
-        int64_t deadline = help_now_ms() + 20000;
-        while (atomic_load(&race.beats) == 0) {
-            CHECK(help_now_ms() < deadline);
-        }
-        for (int step = 0; step < 2000 && !dead; step++) {
-            int64_t now_ms = atomic_fetch_add(&race.clock_ms, 100) + 100;
-            side_note(group, DEAD_AFTER_MS, now_ms);
-            dead = side_judge(group, race.row, now_ms);
-        }
-        int64_t beat_ms = side_beat_ms(race.row);
-        if (dead) {
-            /* A beat in flight has failed: the word stays as it was judged. */
-            for (int i = 0; i < 1000; i++) {
-                CHECK(side_beat_ms(race.row) == beat_ms && side_marked(race.row));
-            }
-        }
-        atomic_store(&race.stop, true);
-        CHECK(pthread_join(thread, NULL) == 0);
-        CHECK(!dead || (side_beat_ms(race.row) == beat_ms && side_marked(race.row)));
-        deaths += dead;
-        side_remove(&side, group, race.row);
+    for (int64_t round = 0; round < 200; round++) {
+        deaths += race_run(&side, 100000 + round * 300000);
     }
     printf("# %d of 200 judged dead in the race\n", deaths);
     side_close(&side);
@@ -208,7 +221,7 @@ _Noreturn static void mortal(const char *url)
     }
     (void)help_group(store, "s", "g");
     (void)help_add(store, "s", ID_MIN, "work");
-    struct request *beat = help_beat(store, "s", "g", "w", 7, 300, true);
+    struct request *beat = help_beat(store, "s", "g", "w", 7, 300);
     struct request *read = help_read(store, "s", "g", "w", 1);
     if (beat->status < 0 || read->read.entry_count != 1) {
         _exit(98);

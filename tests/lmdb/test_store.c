@@ -41,8 +41,8 @@ TEST(a_dead_workers_entries_are_claimed)
 
     CHECK(help_group(store, "s", "g") == IMPEL_OK);
     CHECK(help_add(store, "s", id(1), "one") == IMPEL_OK);
-    struct request *beat = help_beat(store, "s", "g", "a", 1, 200, true);
-    CHECK(beat->beat.result == BEAT_TAKEN);
+    struct request *beat = help_beat(store, "s", "g", "a", 1, 200);
+    CHECK(beat->status == IMPEL_OK);
     request_free(beat);
     request_free(help_read(store, "s", "g", "a", 1));
     struct request *claim = NULL;
@@ -69,7 +69,7 @@ TEST(a_dead_workers_entries_are_claimed)
     CHECK(claim->claim_from.state == OWNER_DEAD);
     CHECK_U64(claim->claim_from.entries[0].deliveries, 2);
     request_free(claim);
-    beat = help_beat(store, "s", "g", "a", 1, 200, false);
+    beat = help_beat(store, "s", "g", "a", 1, 200);
     CHECK(beat->beat.result == BEAT_REVIVED);
     request_free(beat);
     struct request *look = help_request(REQUEST_LOOK, "s", "g");

@@ -11,7 +11,7 @@ enum {
 
 static MDB_val val_of(const struct lmdb_key *key)
 {
-    return (MDB_val){key->size, (void *)(uintptr_t)key->data};
+    return (MDB_val){key->size, (void *)key->data};
 }
 
 /* ---- the cache ---- */
@@ -83,8 +83,8 @@ static void object_link(struct lmdb_txn *txn, struct object *object)
 static int cache_grow(struct lmdb_txn *txn)
 {
     size_t count = txn->bucket_count == 0 ? BUCKETS_FIRST : txn->bucket_count * 4;
-    struct object **by_number = arena_calloc(&txn->arena, count, sizeof(*by_number));
-    struct object **by_name = arena_calloc(&txn->arena, count, sizeof(*by_name));
+    struct object **by_number = arena_calloc(&txn->arena, count, sizeof(struct object *));
+    struct object **by_name = arena_calloc(&txn->arena, count, sizeof(struct object *));
 
     if (by_number == NULL || by_name == NULL) {
         return lmdb_fail(txn, IMPEL_ERR_NOMEM, "out of memory");

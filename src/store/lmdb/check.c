@@ -186,25 +186,27 @@ static void check_object(struct checking *checking, MDB_val key, MDB_val value)
 /* ---- names ---- */
 
 /* The name in an object's row has to lead to the key under which it was found. */
-static bool name_leads(struct checking *checking,
-                       char kind,
-                       uint64_t number,
-                       size_t head,
-                       char letter,
-                       uint64_t parent,
-                       MDB_val key)
+static bool name_leads(struct checking *checking, char letter, uint64_t number, MDB_val key)
 {
+    char kind = 'C';
+    size_t head = letter == 'k'   ? sizeof(struct disk_stream)
+                  : letter == 'g' ? sizeof(struct disk_group)
+                                  : sizeof(struct disk_consumer);
     struct lmdb_key object;
     struct lmdb_key want;
     MDB_val value;
 
+    if (letter != 'c') {
+        kind = letter == 'k' ? 's' : 'G';
+    }
     key_of_number(&object, kind, number);
     if (row_get(checking->txn, DB_CATALOG, (MDB_val){object.size, object.data}, &value) < 0 ||
         value.mv_size < head) {
         return false;
     }
     struct impel_bytes name = {(const uint8_t *)value.mv_data + head, value.mv_size - head};
-    key_of_name(&want, letter, parent, name);
+    key_of_name(&want, letter, letter == 'k' ? 0 : get_be64((const uint8_t *)key.mv_data + 1),
+                name);
     return want.size == key.mv_size && memcmp(want.data, key.mv_data, key.mv_size) == 0;
 }
 
@@ -230,9 +232,7 @@ static void name_of(struct checking *checking, char letter, MDB_val key, MDB_val
     }
     seen->names++;
     parent->children++;
-    if (!name_leads(checking, group ? 'G' : 'C', number,
-                    group ? sizeof(struct disk_group) : sizeof(struct disk_consumer), letter,
-                    parent_number, key)) {
+    if (!name_leads(checking, letter, number, key)) {
         problem(checking, "%s %llu is found under a name that is not its own",
                 group ? "group" : "consumer", NUMBER(number));
     }
@@ -264,7 +264,7 @@ static void name_key(struct checking *checking, MDB_val key, MDB_val value)
             return;
         }
         seen->names++;
-        if (!name_leads(checking, 's', disk.number, sizeof(struct disk_stream), 'k', 0, key)) {
+        if (!name_leads(checking, 'k', disk.number, key)) {
             problem(checking, "stream %llu is found under a name that is not its own",
                     NUMBER(disk.number));
         }
@@ -560,6 +560,8 @@ static int check_rows(struct lmdb_env *env, struct checking *checking, struct im
     check_all(checking);
     lmdb_txn_release(&txn);
     mdb_txn_abort(mdb);
+    checking->txn = NULL;
+    checking->first = NULL;
     checking->counts.streams = checking->streams.count;
     checking->counts.groups = checking->groups.count;
     checking->counts.consumers = checking->consumers.count;

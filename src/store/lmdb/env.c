@@ -26,6 +26,7 @@
 enum {
     OPEN_LOCK_MS = 10000, /* how long an opener waits for the lock */
     COUNT_FREE_PERCENT = 90,
+    DISK_FULL_SIZE = 1 << 20, /* less than this is left on a full disk */
 };
 
 static struct {
@@ -93,14 +94,12 @@ void env_clear_readers(struct lmdb_env *env, bool force)
 static int oldest_reader(const char *line, void *user)
 {
     uint64_t *oldest = user;
-    int pid = 0;
-    uint64_t thread = 0;
-    uint64_t number = 0;
+    const char *last = strrchr(line, ' ');
+    char *end = NULL;
 
     /* "pid thread txnid", a line of LMDB's own making; "-" for a reader that is at rest. */
-    if (sscanf(line, "%d %" SCNx64 " %" SCNu64, &pid, &thread, &number) ==
-            3 && // NOLINT(cert-err34-c)
-        number < *oldest) {
+    uint64_t number = last == NULL ? 0 : strtoull(last + 1, &end, 10);
+    if (end != NULL && end != last + 1 && number < *oldest) {
         *oldest = number;
     }
     return 0;
@@ -246,7 +245,7 @@ int env_explain(struct lmdb_env *env, int status, const char *text, struct impel
     struct statvfs fs;
 
     if ((status == IMPEL_ERR_IO || status == IMPEL_ERR_FULL) && statvfs(env->path, &fs) == 0 &&
-        fs.f_bavail * fs.f_frsize < 1024 * 1024) {
+        fs.f_bavail * fs.f_frsize < DISK_FULL_SIZE) {
         return error_set(err, IMPEL_ERR_FULL, "%s: the disk is full: make room, then it goes on",
                          env->path);
     }
@@ -284,7 +283,7 @@ static int format_new(struct lmdb_txn *txn)
 static int format_open(struct lmdb_env *env, struct lmdb_txn *txn, bool *is_new)
 {
     MDB_dbi main_dbi = 0;
-    MDB_stat stat;
+    MDB_stat stat = {0};
     int code = mdb_dbi_open(txn->mdb, NULL, 0, &main_dbi);
 
     code = code != 0 ? code : mdb_stat(txn->mdb, main_dbi, &stat);
@@ -370,7 +369,7 @@ static int format_sync(struct lmdb_env *env, const struct disk_meta *meta, struc
 
 static int env_format(struct lmdb_env *env, struct impel_error *err)
 {
-    struct lmdb_txn txn;
+    struct lmdb_txn txn = {0};
     struct disk_meta meta;
     bool is_new = false;
     int rc = env_begin_write(env, &txn, err);
@@ -561,6 +560,7 @@ int env_open(const struct env_options *options, struct lmdb_env **out, struct im
     } else {
         rc = env_new(options, &env, err);
         if (rc >= 0) {
+            ASSERT(env != NULL);
             env->uses = 1;
             env->next = registry.first;
             registry.first = env;

@@ -59,10 +59,13 @@ static int claim_row(struct claiming *claiming, const struct lmdb_pending *old)
     void *memory = request->claim_from.entries;
     struct delivered *place = slot(claiming, &memory, request->claim_from.entry_count,
                                    &claiming->room[0], sizeof(*place));
-    int rc = place == NULL ? exec->txn->status : IMPEL_OK;
+    int rc = IMPEL_OK;
 
+    if (place == NULL) {
+        return exec->txn->status;
+    }
     request->claim_from.entries = memory;
-    if (rc >= 0 && claiming->caller == NULL) {
+    if (claiming->caller == NULL) {
         rc = lmdb_consumer_open(exec->txn, claiming->group, request->consumer, &claiming->caller);
     }
     rc = rc < 0 ? rc : lmdb_entry_get(exec->txn, claiming->stream, old->id, &raw);

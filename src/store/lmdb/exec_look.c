@@ -35,7 +35,7 @@ static int look_rows(struct looking *looking)
          row != NULL && count < SIDE_ROWS_MAX; row = side_row_at(side, row->next)) {
         count++;
     }
-    looking->rows = arena_calloc(arena, count, sizeof(looking->rows[0]));
+    looking->rows = arena_calloc(arena, count, sizeof(struct side_row *));
     looking->named = arena_calloc(arena, count, sizeof(looking->named[0]));
     if (looking->rows == NULL || looking->named == NULL) {
         return exec_nomem(looking->exec);
@@ -47,7 +47,7 @@ static int look_rows(struct looking *looking)
             looking->rows[looking->row_count++] = row;
         }
     }
-    qsort(looking->rows, looking->row_count, sizeof(looking->rows[0]), row_order);
+    qsort(looking->rows, looking->row_count, sizeof(struct side_row *), row_order);
     return IMPEL_OK;
 }
 

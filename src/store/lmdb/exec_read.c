@@ -150,7 +150,11 @@ static int read_stream(struct reading *reading, struct lmdb_consumer *consumer, 
     rc = rc < 0 ? rc : lmdb_walk_entries(&walk, txn, group->stream, start, ID_MAX, false);
     while (rc >= 0 && !read_is_over(reading) && (rc = lmdb_next_entry(&walk, &raw)) > 0) {
         struct delivered *slot = read_slot(reading);
-        rc = slot == NULL ? txn->status : lmdb_raw_entry(txn, &raw, &slot->entry);
+        if (slot == NULL) {
+            rc = txn->status;
+            break;
+        }
+        rc = lmdb_raw_entry(txn, &raw, &slot->entry);
         if (rc < 0) {
             break;
         }

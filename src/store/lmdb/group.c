@@ -76,6 +76,7 @@ int lmdb_group_find(struct lmdb_txn *txn,
         return IMPEL_ERR_NO_GROUP;
     }
     rc = group_load(txn, stream, number, out);
+    ASSERT(rc < 0 || *out != NULL);
     if (rc >= 0 && !bytes_equal((*out)->name, name)) {
         return lmdb_fail(txn, IMPEL_ERR_LIMIT, "two long names of the same hash");
     }

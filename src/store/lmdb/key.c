@@ -264,7 +264,7 @@ int lmdb_string_set(struct lmdb_txn *txn, struct impel_bytes name, struct impel_
     key_of_number(&key, 'v', number);
     lmdb_signal(txn);
     return row_put(txn, DB_CATALOG, (MDB_val){key.size, key.data},
-                   (MDB_val){value.size, (void *)(uintptr_t)value.data});
+                   (MDB_val){value.size, (void *)value.data});
 }
 
 int lmdb_string_get(struct lmdb_txn *txn, struct impel_bytes name, struct impel_bytes *value)

@@ -299,6 +299,7 @@ static const uint8_t *meta_pick(struct file *file)
 {
     const uint8_t *first = file->map;
 
+    ASSERT(first != NULL);
     file->page_size = get32(first + META_DBS_AT);
     if (file->page_size < 512 || file->page_size > 65536 ||
         (file->page_size & (file->page_size - 1)) != 0 || file->size < 2 * file->page_size) {
@@ -381,7 +382,7 @@ int pages_check(const char *path, struct impel_error *err)
         return rc == IMPEL_ERR_NOT_FOUND ? IMPEL_OK : rc;
     }
     rc = file_check(&file);
-    munmap((void *)(uintptr_t)file.map, file.size);
+    munmap((void *)file.map, file.size);
     return rc;
 }
 
@@ -400,6 +401,6 @@ int pages_size(const char *path, uint64_t *is, uint64_t *should_be, struct impel
     } else {
         *should_be = file.pages * file.page_size;
     }
-    munmap((void *)(uintptr_t)file.map, file.size);
+    munmap((void *)file.map, file.size);
     return rc;
 }

@@ -44,7 +44,7 @@ void side_boot(uint8_t boot[SIDE_BOOT_SIZE])
         text[0] = '\0';
     }
     fclose(file);
-    for (const char *c = text; *c != '\0' && digits < 2 * SIDE_BOOT_SIZE; c++) {
+    for (const char *c = text; *c != '\0' && digits < (size_t)SIDE_BOOT_SIZE * 2; c++) {
         static const char hex[] = "0123456789abcdef";
         const char *digit = strchr(hex, *c);
         if (digit != NULL) {

@@ -113,9 +113,13 @@ static int handle_open(const char *rest,
     struct env_options options = {.sync = SIDE_SYNC_FULL};
     struct handle *handle = calloc(1, sizeof(*handle));
     char *url = strdup(rest);
-    int rc = handle == NULL || url == NULL ? error_set(err, IMPEL_ERR_NOMEM, "out of memory")
-                                           : env_url_parse(url, &options, err);
+    int rc = IMPEL_ERR_NOMEM;
 
+    if (handle == NULL || url == NULL) {
+        error_set(err, rc, "out of memory");
+        goto done;
+    }
+    rc = env_url_parse(url, &options, err);
     rc = rc < 0 ? rc : env_open(&options, &handle->file, err);
     if (rc < 0) {
         goto done;

@@ -177,6 +177,7 @@ static void run_alone(struct handle *handle, struct exec *exec, struct request *
             err = committed < 0 ? err : request->error;
         }
     }
+    exec->txn = NULL;
     if (rc < 0) {
         exec_reset(request);
         request->error = err;
@@ -185,8 +186,7 @@ static void run_alone(struct handle *handle, struct exec *exec, struct request *
 }
 
 /* The batch in one transaction; false if it broke, and then none of it has happened. */
-static bool
-run_batch(struct handle *handle, struct exec *exec, struct queue *batch, struct queue *over)
+static bool run_batch(struct handle *handle, struct exec *exec, const struct queue *batch)
 {
     struct lmdb_txn txn;
     struct impel_error err = {0};
@@ -207,20 +207,16 @@ run_batch(struct handle *handle, struct exec *exec, struct queue *batch, struct 
     } else {
         whole = env_commit(handle->file, &txn, &err) >= 0;
     }
-    if (whole) {
-        *over = *batch;
-    }
+    exec->txn = NULL;
     return whole;
 }
 
 static void run(struct handle *handle, struct queue *batch)
 {
     struct exec exec = {.env = handle->file, .refs = &handle->refs};
-    struct queue over;
     int64_t began_ms = side_now_ms();
 
-    queue_init(&over);
-    if (run_batch(handle, &exec, batch, &over)) {
+    if (run_batch(handle, &exec, batch)) {
         for (struct request *request; (request = queue_pop(batch)) != NULL;) {
             turn_settle(handle, request, request->status);
         }

@@ -225,7 +225,7 @@ int row_delete_all(
     int rc = row_cursor(txn, db, &cursor);
 
     while (rc >= 0) {
-        MDB_val key = {size, (void *)(uintptr_t)prefix};
+        MDB_val key = {size, (void *)prefix};
         MDB_val value;
         int code = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
         if (code == MDB_NOTFOUND ||
@@ -265,7 +265,7 @@ int row_seek_before(
     struct lmdb_txn *txn, enum lmdb_database db, const uint8_t *limit, MDB_val *key, MDB_val *value)
 {
     MDB_cursor *cursor = NULL;
-    MDB_val found = {ROW_KEY_SIZE, (void *)(uintptr_t)limit};
+    MDB_val found = {ROW_KEY_SIZE, (void *)limit};
     int rc = row_cursor(txn, db, &cursor);
 
     if (rc < 0) {

@@ -82,7 +82,7 @@ static int walk_next(struct lmdb_walk *walk, MDB_val *key, MDB_val *value)
 /* The same for rows whose key ends in an ID. */
 static int walk_next_row(struct lmdb_walk *walk, struct impel_id *id, MDB_val *value)
 {
-    MDB_val key;
+    MDB_val key = {0, NULL};
     int rc = walk_next(walk, &key, value);
 
     if (rc <= 0) {
@@ -162,8 +162,8 @@ int lmdb_walk_owned(struct lmdb_walk *walk,
 
 int lmdb_next_pending(struct lmdb_walk *walk, struct lmdb_pending *out)
 {
-    struct impel_id id;
-    MDB_val value;
+    struct impel_id id = ID_MIN;
+    MDB_val value = {0, NULL};
     int rc = walk_next_row(walk, &id, &value);
 
     if (rc <= 0) {
@@ -206,8 +206,8 @@ int lmdb_walk_consumers(struct lmdb_walk *walk, struct lmdb_txn *txn, struct lmd
 
 static int walk_next_number(struct lmdb_walk *walk, uint64_t *number)
 {
-    MDB_val key;
-    MDB_val value;
+    MDB_val key = {0, NULL};
+    MDB_val value = {0, NULL};
     int rc = walk_next(walk, &key, &value);
 
     if (rc > 0 && value.mv_size != sizeof(*number)) {
@@ -252,8 +252,8 @@ int lmdb_walk_keys(struct lmdb_walk *walk, struct lmdb_txn *txn, struct impel_by
 int lmdb_next_key(struct lmdb_walk *walk, struct impel_bytes *name, enum lmdb_key_kind *kind)
 {
     struct disk_key disk;
-    MDB_val key;
-    MDB_val value;
+    MDB_val key = {0, NULL};
+    MDB_val value = {0, NULL};
 
     do {
         int rc = walk_next(walk, &key, &value);
