@@ -27,7 +27,7 @@ struct native {
 };
 extern const struct native native_table[]; /* ended by a row without a name */
 
-/* Carries one out in the writing transaction. As engine_call(). */
+/* Carries one out in the transaction. As engine_call(). */
 int engine_native(struct engine *engine,
                   const struct native *native,
                   const struct impel_bytes *args,

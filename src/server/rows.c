@@ -81,7 +81,9 @@ static size_t count_stored(const struct command *command)
 static void row_add_native(struct row_table *table, const struct native *native)
 {
     /* The keys are where their number says; a step that signals anything signals all. */
-    struct row row = {.arity = -7 - native->words_min, .flags = ROW_WRITES, .native = native};
+    struct row row = {.arity = -7 - native->words_min,
+                      .flags = native->writes ? ROW_WRITES : 0,
+                      .native = native};
 
     ASSERT(strlen(native->name) < sizeof(row.name));
     strcpy(row.name, native->name);
