@@ -14,7 +14,7 @@
 #include "observe/events.h"
 #include "runtime/command_env.h"
 #include "runtime/guard.h"
-#include "runtime/handler.h"
+#include "runtime/place.h"
 #include "runtime/spawn.h"
 
 #include <sys/epoll.h>
@@ -29,35 +29,12 @@
 #include <unistd.h>
 
 enum {
-    EXIT_REJECT = 65,                   /* EX_DATAERR: the entry will never be any better */
     KILL_AFTER_MS = 5000,               /* between TERM and KILL */
     CHORE_MS = 100,                     /* how often KILLs and delayed starts are looked at */
     EVENTS_MAX = 64,                    /* taken from the epoll set at once */
     JSON_SIZE_MAX = 2000 * 1000 * 1000, /* the largest entry, escaped */
     JSON_KEPT_MAX = 256 * 1024,         /* a larger buffer is not kept for the next entry */
     DRAIN_MAX = 64,                     /* reads of a dead command's standard error */
-};
-
-enum watched {
-    WATCH_STDIN,
-    WATCH_STDERR,
-    WATCH_DEATH,
-    WATCH_COUNT,
-};
-
-struct place {
-    struct delivery *delivery; /* NULL = free */
-    struct place *next;        /* free, or waiting to be started */
-    pid_t pid;                 /* 0 = not started */
-    int fds[WATCH_COUNT];      /* -1 = closed */
-    struct buf json;           /* what the command reads */
-    size_t written;            /* of it */
-    char *tail;                /* the end of what it wrote to its standard error */
-    size_t tail_size;
-    bool tail_cut; /* there was more before it */
-    bool cancelled;
-    enum cancel_reason reason;
-    int64_t kill_at_ms; /* 0 = no KILL is due */
 };
 
 struct exec {
@@ -101,57 +78,6 @@ static void close_watched(struct exec *exec, struct place *place, enum watched w
     }
 }
 
-/* Writes what the pipe takes. True when nothing is left to be written, or nobody reads it. */
-static bool feed(struct place *place)
-{
-    while (place->written < place->json.size) {
-        ssize_t n = write(place->fds[WATCH_STDIN], place->json.data + place->written,
-                          place->json.size - place->written);
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n < 0) {
-            return errno != EAGAIN; /* EPIPE: a command need not read its input */
-        }
-        place->written += (size_t)n;
-    }
-    return true;
-}
-
-static void keep_tail(struct place *place, const char *data, size_t size)
-{
-    if (size > ERROR_SIZE_MAX) {
-        data += size - ERROR_SIZE_MAX;
-        size = ERROR_SIZE_MAX;
-        place->tail_cut = true;
-    }
-    if (place->tail_size + size > ERROR_SIZE_MAX) {
-        size_t drop = place->tail_size + size - ERROR_SIZE_MAX;
-        memmove(place->tail, place->tail + drop, place->tail_size - drop);
-        place->tail_size -= drop;
-        place->tail_cut = true;
-    }
-    memcpy(place->tail + place->tail_size, data, size);
-    place->tail_size += size;
-}
-
-/* Takes what is there, at most `reads` times. False at the end of it. */
-static bool drain_stderr(struct place *place, int reads)
-{
-    char data[16 * 1024];
-    while (reads-- > 0) {
-        ssize_t n = read(place->fds[WATCH_STDERR], data, sizeof data);
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n <= 0) {
-            return n < 0 && errno == EAGAIN;
-        }
-        keep_tail(place, data, (size_t)n);
-    }
-    return true;
-}
-
 /* ---- the end of a command ---- */
 
 static void finish(struct exec *exec, struct place *place, const struct handler_result *result)
@@ -174,46 +100,6 @@ static void finish_unrun(struct exec *exec, struct place *place)
 {
     struct handler_result result = {.outcome = OUTCOME_RELEASE, .delay_ms = -1};
     finish(exec, place, &result);
-}
-
-/* The end of its standard error without blanks at the end, nor half a character in front. */
-static struct impel_bytes tail_text(const struct place *place)
-{
-    size_t from = 0, to = place->tail_size;
-    while (place->tail_cut && from < to && ((uint8_t)place->tail[from] & 0xc0) == 0x80) {
-        from++;
-    }
-    while (to > from && strchr(" \t\r\n", place->tail[to - 1]) != NULL && place->tail[to - 1]) {
-        to--;
-    }
-    return (struct impel_bytes){place->tail + from, to - from};
-}
-
-static struct handler_result
-result_of(const struct place *place, const siginfo_t *info, char *text, size_t size)
-{
-    struct handler_result result = {.outcome = OUTCOME_RETRY, .delay_ms = -1};
-    if (info->si_code == CLD_EXITED && info->si_status == 0) {
-        result.outcome = OUTCOME_DONE;
-        return result;
-    }
-    if (info->si_code == CLD_EXITED) {
-        (void)snprintf(text, size, "exit status %d", info->si_status);
-    } else if (info->si_code == 0) {
-        (void)snprintf(text, size, "its exit status was taken by another part of the program");
-    } else {
-        const char *name = sigabbrev_np(info->si_status);
-        (void)snprintf(text, size, "killed by signal %d (%s%s)", info->si_status,
-                       name != NULL ? "SIG" : "", name != NULL ? name : "?");
-    }
-    if (info->si_code == CLD_EXITED && info->si_status == EXIT_REJECT) {
-        result.outcome = OUTCOME_REJECT;
-    } else if (place->cancelled && place->reason == CANCEL_STOP) {
-        result.outcome = OUTCOME_RELEASE;
-    }
-    struct impel_bytes said = tail_text(place);
-    result.error = said.size > 0 ? said : bytes_of(text);
-    return result;
 }
 
 /* A guard that does not take notes is stopped or was killed; a new one learns who runs. */
@@ -264,8 +150,8 @@ static void on_exit_of(struct exec *exec, struct place *place)
     if (!reap(exec, place, &info)) {
         return;
     }
-    (void)drain_stderr(place, DRAIN_MAX);
-    struct handler_result result = result_of(place, &info, text, sizeof text);
+    (void)place_drain(place, DRAIN_MAX);
+    struct handler_result result = place_result(place, &info, text, sizeof text);
     finish(exec, place, &result);
 }
 
@@ -385,7 +271,7 @@ static int try_start(struct exec *exec, struct place *place)
     }
     place->fds[WATCH_STDIN] = in[1];
     place->fds[WATCH_STDERR] = out[0];
-    bool fed = error == 0 && feed(place);
+    bool fed = error == 0 && place_feed(place);
     if (error == 0) {
         error = spawn_between(exec, place, in[0], out[1]);
     }
@@ -508,12 +394,12 @@ static void dispatch(struct exec *exec, struct place *place, enum watched what)
     }
     switch (what) {
     case WATCH_STDIN:
-        if (feed(place)) {
+        if (place_feed(place)) {
             close_watched(exec, place, WATCH_STDIN);
         }
         break;
     case WATCH_STDERR:
-        if (!drain_stderr(place, 1)) {
+        if (!place_drain(place, 1)) {
             close_watched(exec, place, WATCH_STDERR);
         }
         break;
