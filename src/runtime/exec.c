@@ -195,8 +195,9 @@ static void postpone(struct exec *exec, struct place *place, int error)
 static void give_up(struct exec *exec, struct place *place, int error)
 {
     struct impel_error failure;
-    (void)error_set(&failure, IMPEL_ERR_INVALID, "cannot run the command '%s': %s",
-                    exec->spawner.path, strerror(error));
+    bool interpreter = error == ENOENT && access(exec->path, F_OK) == 0;
+    (void)error_set(&failure, IMPEL_ERR_INVALID, "cannot run the command '%s': %s", exec->path,
+                    interpreter ? "the interpreter that it names does not exist" : strerror(error));
     exec->failed = true;
     exec->env->failed(exec->env->user, &failure);
     finish_unrun(exec, place);

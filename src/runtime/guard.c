@@ -162,6 +162,7 @@ void guard_stop(struct guard *guard)
         (void)close(guard->fd);
     }
     if (guard->pid > 0) {
+        (void)kill(guard->pid, SIGCONT); /* a stopped one would be waited for in vain */
         while (waitpid(guard->pid, NULL, 0) < 0 && errno == EINTR) {
         }
     }

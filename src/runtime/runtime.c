@@ -432,12 +432,36 @@ static int result_of_run(struct runtime *runtime, struct impel_error *err)
     return runtime->failure.status;
 }
 
+static void duration_text(int64_t ms, char *text, size_t size)
+{
+    const char *unit = ms % 60000 == 0 ? "m" : ms % 1000 == 0 ? "s" : "ms";
+    int64_t divisor = ms % 60000 == 0 ? 60000 : ms % 1000 == 0 ? 1000 : 1;
+    (void)snprintf(text, size, "%lld%s", (long long)(ms / divisor), unit);
+}
+
+/* Said at the start, since it ends handlers that somebody may have meant to take longer. */
+static void tell_limits(struct runtime *runtime)
+{
+    const struct worker_options *worker = &runtime->options.worker;
+    char text[160], timeout[32];
+    duration_text(worker->timeout_ms, timeout, sizeof timeout);
+    (void)snprintf(text, sizeof text, "running up to %u at once; %s%s", worker->concurrency,
+                   worker->timeout_ms > 0 ? "a handler is ended after "
+                                          : "handlers have no timeout",
+                   worker->timeout_ms > 0 ? timeout : "");
+    struct impel_event event;
+    event_init(&event, "running", IMPEL_INFO, text);
+    event.group = worker->group;
+    runtime_tell(runtime, &event);
+}
+
 int runtime_run(struct runtime *runtime, struct impel_error *err)
 {
     if (runtime->ran) {
         return error_set(err, IMPEL_ERR_INVALID, "a worker runs only once; make another");
     }
     runtime->ran = true;
+    tell_limits(runtime);
     enter_thread(runtime);
     (void)uv_prepare_start(&runtime->prepare, on_prepare);
     (void)uv_timer_start(&runtime->metrics_timer, on_metrics, METRICS_MS, METRICS_MS);

@@ -392,7 +392,7 @@ TEST(a_command_that_fails_to_exec_costs_no_attempt)
     CHECK(bench.results[0].outcome == OUTCOME_RELEASE);
     CHECK(bench.results[1].outcome == OUTCOME_RELEASE);
     CHECK(bench.failures == 1 && bench.failure.status == IMPEL_ERR_INVALID);
-    CHECK(strstr(bench.failure.text, "No such file or directory") != NULL);
+    CHECK(strstr(bench.failure.text, "interpreter") != NULL);
 }
 
 TEST(a_script_without_interpreter_runs_in_a_shell)
@@ -514,6 +514,15 @@ TEST(a_killed_guard_comes_back_and_harms_nobody)
     bench_cancel(&bench, longer, CANCEL_STOP);
     CHECK(bench_wait(&bench, 2));
     bench_close(&bench);
+}
+
+TEST(a_stopped_guard_stops_nobody)
+{
+    open_shell(1, "exit 0");
+    CHECK(kill(guard_of(getpid()), SIGSTOP) == 0);
+    bench_start_many(&bench, 50, 1);
+    bench_close(&bench); /* waits for the guard */
+    CHECK(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
 }
 
 TAP_MAIN

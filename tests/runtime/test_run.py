@@ -217,6 +217,26 @@ def a_name_given_twice_is_an_error(tmp):
 
 
 @test
+def a_worker_that_slept_and_was_replaced_ends(tmp):
+    add(tmp, 1)
+    options = ["--consumer", "me", "--dead-after", "1s"]
+    first = worker(tmp, "echo up", *options, name="first")
+    first.wait_for_output("up")
+    wait_for(lambda: pending(tmp) == 0, what="the ack")  # not to stop it inside a transaction
+    first.signal(signal.SIGSTOP)
+    # It waits until the silence of the first is long enough, which it takes a beat to know.
+    second = worker(tmp, "echo up", *options, name="second")
+    second.wait_for_output("working on")
+    first.signal(signal.SIGCONT)
+    done = first.wait()
+    equal(done.code, 1, done.err)
+    contains(done.err, "another worker runs under the name")
+    add(tmp, 1)
+    second.wait_for_output("up")
+    equal(second.stop().code, 0)
+
+
+@test
 def workers_without_names_take_slots(tmp):
     add(tmp, 1)
     host = os.uname().nodename
