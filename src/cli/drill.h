@@ -37,6 +37,7 @@ struct drill {
     struct store *store;
     char folder
         [FOLDER_PATH_SIZE]; /* temporary: the workers' metrics, what they did, perhaps the store */
+    bool own_store;         /* in the folder, and gone with it */
     char store_url[1024];
     char stream[48], dead_letter[64];
     char done_path[160]; /* a line for each entry that a handler finished */

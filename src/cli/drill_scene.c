@@ -40,15 +40,15 @@ int drill_open(struct drill *drill, const struct options *options, struct impel_
 {
     struct options of_store = *options;
     const char *env = getenv("IMPEL_STORE");
-    bool own_store = !option_given(options, "store") && (env == NULL || *env == '\0');
     int rc;
 
     *drill = (struct drill){.options = options, .begun_ms = clock_now_ms()};
+    drill->own_store = !option_given(options, "store") && (env == NULL || *env == '\0');
     rc = folder_make("impel-drill", drill->folder, err);
     if (rc < 0) {
         return rc;
     }
-    if (own_store) {
+    if (drill->own_store) {
         snprintf(drill->store_url, sizeof(drill->store_url), "lmdb:%s/store", drill->folder);
     } else {
         snprintf(drill->store_url, sizeof(drill->store_url), "%s", options->store);
@@ -134,6 +134,12 @@ int drill_add_entries(struct drill *drill, struct impel_error *err)
 
 /* ---- workers ---- */
 
+/* The workers get the password by their environment, since a command line is for all to see. */
+static const char *worker_store(const struct drill *drill)
+{
+    return drill->own_store ? drill->store_url : drill->options->store_given;
+}
+
 static void exec_worker(const struct drill *drill, const struct drill_worker *worker)
 {
     char dead_after[DURATION_TEXT_SIZE], backoff[DURATION_TEXT_SIZE];
@@ -154,14 +160,17 @@ static void exec_worker(const struct drill *drill, const struct drill_worker *wo
     snprintf(concurrency, sizeof(concurrency), "%d", DRILL_CONCURRENCY);
     snprintf(log_path, sizeof(log_path), "%s/%s.log", drill->folder, worker->name);
     log = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (drill->options->password != NULL) {
+        setenv("IMPEL_PASSWORD", drill->options->password, 1);
+    }
     if (log >= 0) {
         dup2(log, STDERR_FILENO);
         dup2(log, STDOUT_FILENO);
     }
-    execl("/proc/self/exe", "impel", "run", "--store", drill->store_url, "--stream", drill->stream,
-          "--group", GROUP, "--consumer", worker->name, "--concurrency", concurrency, "--prefetch",
-          "1", "--dead-after", dead_after, "--backoff", backoff, "--max-deliveries", deliveries,
-          "--metrics-file", worker->metrics_path, "--", "sh", "-c", handler, "handler",
+    execl("/proc/self/exe", "impel", "run", "--store", worker_store(drill), "--stream",
+          drill->stream, "--group", GROUP, "--consumer", worker->name, "--concurrency", concurrency,
+          "--prefetch", "1", "--dead-after", dead_after, "--backoff", backoff, "--max-deliveries",
+          deliveries, "--metrics-file", worker->metrics_path, "--", "sh", "-c", handler, "handler",
           drill->done_path, (char *)NULL);
     _exit(127);
 }

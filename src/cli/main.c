@@ -117,6 +117,9 @@ static int run_command(const struct command *command, int argc, char **argv, con
 
     rc = options_parse(&options, &input, &err);
     options.password = password;
+    if (rc >= 0) {
+        rc = options_login(&options, &err);
+    }
     if (rc >= 0 && options.help) {
         rc = print_help(command, &err);
     } else if (rc >= 0) {

@@ -269,29 +269,96 @@ static int compare_names(const void *a, const void *b)
     return bytes_compare(*(const struct impel_bytes *)a, *(const struct impel_bytes *)b);
 }
 
-/* The names of all keys of the store, sorted. */
-static int list_keys(const struct gatherer *gatherer, struct impel_bytes **names, size_t *count)
+struct span_list {
+    struct impel_bytes *spans;
+    size_t count;
+};
+
+/* Copies the span into the arena; the list grows when its size is a power of two. */
+static bool span_list_add(struct span_list *list, struct arena *arena, struct impel_bytes span)
 {
-    const struct impel_bytes args[] = {bytes_of("KEYS"), bytes_of("*")};
+    if ((list->count & (list->count - 1)) == 0) {
+        size_t capacity = list->count == 0 ? 1 : list->count * 2;
+        struct impel_bytes *spans = arena_calloc(arena, capacity, sizeof(*spans));
+        if (spans == NULL) {
+            return false;
+        }
+        if (list->count > 0) {
+            memcpy(spans, list->spans, list->count * sizeof(*spans));
+        }
+        list->spans = spans;
+    }
+    return arena_copy(arena, span, &list->spans[list->count++]);
+}
+
+/* One step of a scan. Names are added to `list`; `cursor` moves on, and is "0" at the end. */
+static int scan_step(const struct gatherer *gatherer,
+                     bool by_type,
+                     struct span_list *list,
+                     struct impel_bytes *cursor)
+{
+    const struct impel_bytes args[] = {bytes_of("SCAN"), *cursor,          bytes_of("COUNT"),
+                                       bytes_of("1000"), bytes_of("TYPE"), bytes_of("stream")};
     struct request *request = NULL;
-    int rc = session_call(gatherer->store, args, ARRAY_SIZE(args), &request, gatherer->err);
+    int rc = session_call(gatherer->store, args, by_type ? ARRAY_SIZE(args) : 4, &request,
+                          gatherer->err);
 
     if (rc < 0) {
         return rc;
     }
     const struct value *reply = request->call.reply;
-    *names = arena_calloc(gatherer->arena, reply->item_count + 1, sizeof(**names));
-    for (size_t i = 0; *names != NULL && i < reply->item_count; i++) {
-        if (!arena_copy(gatherer->arena, reply->items[i].bytes, &(*names)[i])) {
-            *names = NULL;
+    if (reply->item_count != 2) {
+        request_free(request);
+        return error_set(gatherer->err, IMPEL_ERR_PROTOCOL,
+                         "SCAN was answered with something else");
+    }
+    bool kept = arena_copy(gatherer->arena, reply->items[0].bytes, cursor);
+    for (size_t i = 0; kept && i < reply->items[1].item_count; i++) {
+        kept = span_list_add(list, gatherer->arena, reply->items[1].items[i].bytes);
+    }
+    request_free(request);
+    return kept ? IMPEL_OK : no_memory(gatherer);
+}
+
+/* A scan may give a name twice. */
+static size_t drop_repeated(struct impel_bytes *names, size_t count)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        if (kept == 0 || !bytes_equal(names[kept - 1], names[i])) {
+            names[kept++] = names[i];
         }
     }
-    *count = reply->item_count;
-    request_free(request);
-    if (*names == NULL) {
-        return no_memory(gatherer);
+    return kept;
+}
+
+/* The names of all streams of the store, sorted; of all keys, where a scan cannot tell (Redis before
+ * 6.0): what is no stream is left out later. */
+static int list_keys(const struct gatherer *gatherer, struct impel_bytes **names, size_t *count)
+{
+    struct span_list list = {0};
+    struct impel_bytes cursor = bytes_of("0");
+    bool by_type = true;
+    int rc;
+
+    do {
+        rc = scan_step(gatherer, by_type, &list, &cursor);
+        if (rc == IMPEL_ERR_REPLY && by_type) {
+            by_type = false;
+            cursor = bytes_of("0");
+            list.count = 0;
+            rc = scan_step(gatherer, by_type, &list, &cursor);
+        }
+    } while (rc >= 0 && !bytes_equal(cursor, bytes_of("0")));
+    if (rc < 0) {
+        return rc;
     }
-    qsort(*names, *count, sizeof(**names), compare_names);
+    if (list.count > 0) {
+        qsort(list.spans, list.count, sizeof(*list.spans), compare_names);
+    }
+    *names = list.spans;
+    *count = drop_repeated(list.spans, list.count);
     return IMPEL_OK;
 }
 

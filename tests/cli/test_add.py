@@ -221,6 +221,22 @@ def a_reader_that_goes_away_is_no_failure_to_speak_of(tmp):
 
 
 @test
+def long_work_shows_a_bar_on_a_terminal_only(tmp):
+    import shutil
+    from impeltest import run, skip
+    if not shutil.which("script"):
+        skip("no script(1) to make a terminal with")
+    with open(tmp / "lines", "w", encoding="utf-8") as file:
+        file.write(('{"v":"%s"}\n' % ("x" * 500)) * 60000)
+    command = "%s add --store lmdb:%s --stream s --jsonl %s/lines" % (IMPEL, tmp / "db", tmp)
+    shown = run(["script", "-qec", command, "/dev/null"], deadline_s=120).out
+    contains(shown, "adding")
+    contains(shown, "%")
+    contains(shown, "60000")
+    equal(run(["sh", "-c", command], deadline_s=120).err, "")
+
+
+@test
 def output_that_cannot_be_written_is_a_failure(tmp):
     import os
     impel_ok("add", "--stream", "s", "n=1", store=tmp / "db")

@@ -114,6 +114,24 @@ def several_streams_by_one_worker(tmp):
 
 
 @test
+def a_groups_part_of_the_config_file_counts_for_it_alone(tmp):
+    add(tmp / "db", 1, "a")
+    add(tmp / "db", 1, "b")
+    config = tmp / "impel.yaml"
+    config.write_text("store: lmdb:%s\nstream: a\nmax-deliveries: 2\nbackoff: 10ms..20ms\n"
+                      "dead-after: 2s\ngroups:\n- group: special\n  stream: b\n"
+                      "  max-deliveries: 4\n" % (tmp / "db"))
+
+    def tries(group):
+        done = impel("run", "--config", config, "--group", group, "--until-idle", "--", "sh", "-c",
+                     "echo $IMPEL_STREAM >> %s/%s; exit 1" % (tmp, group), deadline_s=60)
+        equal(done.code, 0, done.err)
+        return (tmp / group).read_text().split()
+    equal(tries("plain"), ["a"] * 2)
+    equal(tries("special"), ["b"] * 4)
+
+
+@test
 def misuse_is_told_before_anything_is_read(tmp):
     add(tmp / "db", 1)
     base = ["run", "--stream", "s"]

@@ -56,6 +56,24 @@ def a_damaged_file_is_told_and_not_crashed_on(tmp):
 
 
 @test
+def a_file_of_a_newer_version_is_refused_by_name(tmp):
+    impel_ok("add", "--stream", "s", "a=1", store=tmp / "db")
+    data = bytearray((tmp / "db").read_bytes())
+    magic, found = b"IMPL\x01\x00\x00\x00", 0
+    at = data.find(magic)
+    while at >= 0:
+        data[at + 4] = 99
+        found += 1
+        at = data.find(magic, at + 1)
+    check(found, "the version's place in the file is not where it was")
+    (tmp / "new").write_bytes(data)
+    for command in [["read", "--stream", "s"], ["add", "--stream", "s", "a=2"], ["check"]]:
+        done = impel(*command, store=tmp / "new")
+        equal(done.code, 1, done.err)
+        contains(done.err, "version")
+
+
+@test
 def a_full_map_is_told_and_nothing_is_half_there(tmp):
     store = "lmdb:%s?map=2MiB" % (tmp / "db")
     line = '{"v":"%s"}\n' % ("x" * 10000)

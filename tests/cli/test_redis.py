@@ -1,0 +1,104 @@
+#!/usr/bin/python3
+"""The same commands on a Redis: only --store differs."""
+import json
+
+from impeltest import (contains, equal, impel, impel_ok, json_lines, main, start_redis, test)
+
+
+def server(tmp):
+    _, port = start_redis(tmp)
+    return "redis://127.0.0.1:%d" % port
+
+
+@test
+def entries_go_in_and_come_out(tmp):
+    store = server(tmp)
+    lines = [{"n": str(i), "bytes": {"base64": "/wA="}} for i in range(2500)]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    equal(impel_ok("add", "--stream", "s", "--jsonl", store=store, stdin=text), "2500\n")
+    got = [e["fields"] for e in json_lines(impel_ok("read", "--stream", "s", store=store))]
+    equal(got == lines, True, "the entries differ")
+    equal(impel_ok("call", "XLEN", "s", store=store), "2500\n")
+
+
+@test
+def work_is_done_retried_and_parked(tmp):
+    store = server(tmp)
+    for i in range(4):
+        impel_ok("add", "--stream", "s", "n=%d" % i, store=store)
+    done = impel("run", "--stream", "s", "--group", "g", "--dead-after", "2s", "--backoff",
+                 "50ms..100ms", "--max-deliveries", "2", "--until-idle", "--", "sh", "-c",
+                 "echo $IMPEL_FIELD_n >> %s/out; [ $IMPEL_FIELD_n != 1 ]" % tmp, store=store,
+                 deadline_s=60)
+    equal(done.code, 0, done.err)
+    equal(sorted((tmp / "out").read_text().split()), ["0", "1", "1", "2", "3"])
+    records = json_lines(impel_ok("dead", "list", "--stream", "s", "--json", store=store))
+    equal([(r["fields"], r["reason"], r["deliveries"]) for r in records],
+          [({"n": "1"}, "max-deliveries", 2)])
+    done = impel("status", "--json", store=store)
+    equal(done.code, 3, done.err)
+    streams = json.loads(done.out)["streams"]
+    equal([(s["stream"], s["groups"][0]["parked"], s["groups"][0]["pending"]) for s in streams],
+          [("s", 1, 0)])
+
+
+@test
+def a_sweep_settles_foreign_work(tmp):
+    store = server(tmp)
+    for i in (1, 2, 3):
+        impel_ok("call", "XADD", "s", "%d-0" % i, "n", str(i), store=store)
+    impel_ok("call", "XGROUP", "CREATE", "s", "g", "0", store=store)
+    impel_ok("call", "XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">", store=store)
+    impel_ok("call", "XCLAIM", "s", "g", "c", "0", "1-0", "RETRYCOUNT", "9", store=store)
+    impel_ok("call", "XDEL", "s", "2-0", store=store)
+    out = impel_ok("sweep", "--once", "--json", "--stream", "s", "--group", "g", "--min-idle",
+                   "10ms", "--backoff", "0", "--dead-after", "500ms", store=store)
+    equal([(r["abandoned"], r["parked"], r["lost"]) for r in json_lines(out)], [(1, 1, 1)])
+
+
+@test
+def the_drill_passes(tmp):
+    done = impel("drill", "--json", "--workers", "3", "--kills", "1", "--entries", "30",
+                 store=server(tmp), env={"TMPDIR": str(tmp)}, deadline_s=120)
+    equal(done.code, 0, done.out + done.err)
+
+
+@test
+def the_password_comes_from_the_environment_and_reaches_no_handler(tmp):
+    _, port = start_redis(tmp, "--requirepass", "p@ss:w/rd")
+    env = {"IMPEL_PASSWORD": "p@ss:w/rd"}
+    store = "redis://127.0.0.1:%d" % port
+    done = impel("add", "--stream", "s", "a=1", store=store)
+    equal(done.code, 1, done.err)
+    equal(impel("add", "--stream", "s", "a=1", store=store, env=env).code, 0)
+    equal(impel("add", "--stream", "s", "a=2", store="redis://default@127.0.0.1:%d" % port,
+                env=env).code, 0)
+    done = impel("run", "--stream", "s", "--group", "g", "--until-idle", "--", "sh", "-c",
+                 "env > %s/env" % tmp, store=store, env=env, deadline_s=60)
+    equal(done.code, 0, done.err)
+    text = (tmp / "env").read_text()
+    contains(text, "IMPEL_STREAM=s")
+    equal("p@ss" in text or "IMPEL_PASSWORD" in text, False, text)
+
+
+@test
+def the_drill_keeps_the_password_to_itself(tmp):
+    _, port = start_redis(tmp, "--requirepass", "s3cret")
+    done = impel("drill", "--workers", "2", "--kills", "1", "--entries", "20",
+                 store="redis://127.0.0.1:%d" % port, env={"IMPEL_PASSWORD": "s3cret",
+                                                           "TMPDIR": str(tmp)}, deadline_s=120)
+    equal(done.code, 0, done.out + done.err)
+    equal("s3cret" in done.out + done.err, False)
+
+
+@test
+def a_server_that_is_not_there_is_told(tmp):
+    from impeltest import free_port
+    store = "redis://user:s3cret@127.0.0.1:%d" % free_port()
+    done = impel("read", "--stream", "s", store=store + "?connect_timeout=1s", deadline_s=60)
+    equal(done.code, 1, done.err)
+    contains(done.err, "127.0.0.1")
+    equal("s3cret" in done.err, False, done.err)
+
+
+main()
