@@ -88,7 +88,9 @@ struct sim_entry {
     int64_t done_run_ms;  /* when the run began that was done or rejected; -1 */
     bool from_death;      /* the current delivery was taken from somebody who may have died of it */
     bool loose; /* the store or a person rewound it: how often it runs is no longer accounted for */
+    bool late;  /* the current delivery was asked for before a cut, and made after it */
     bool given_back; /* released, the attempt uncounted */
+    bool released;   /* once: whoever takes it then need not run its last attempt alone */
     size_t records;  /* audit: in the dead-letter stream */
 };
 
@@ -133,8 +135,10 @@ struct node {
     int64_t cut_until_ms;             /* requests fail at once */
     int64_t silent_until_ms;          /* requests and answers are held up */
     int64_t last_cut_ms;              /* -1: never */
+    int64_t late_ms;                  /* until then the store may hear what it sent before a cut */
     int64_t disturbed_ms;             /* the last time a fault touched it; -1: never */
     int64_t beat_ms[SIM_STREAMS_MAX]; /* by stream of the sim: its last beat that the store took */
+    bool entered[SIM_STREAMS_MAX];    /* a first beat was confirmed */
     bool has_row[SIM_STREAMS_MAX];
     bool was_dead[SIM_STREAMS_MAX]; /* rightly called dead once since its last beat */
     uint64_t tick_tag;
@@ -168,6 +172,8 @@ struct flight {
     enum flight_state state;
     int connection; /* 0: the reading one */
     uint64_t tag;
+    int64_t at_ms;     /* when it reaches the store */
+    uint64_t restarts; /* of the store, when it was sent */
     int64_t block_until_ms;
     bool cancelled;
     bool broken;          /* its connection is gone; its node is yet to hear it */
@@ -221,12 +227,14 @@ struct sim {
 
     /* the store's state as a machine */
     bool stalled;
+    uint64_t restarts;
     int64_t stalled_ms, refused_ms; /* when that began */
     struct flight *queued, **queued_last;
     struct flight *blocked;
     int64_t available_ms; /* taking beats since */
     int64_t disturbed_ms; /* the last stall, step, refusal or rollback; -1 */
     int64_t stepped_ms;   /* the last clock step; -1 */
+    int64_t off_ms;       /* the sum of all steps */
     int64_t rolled_ms;    /* the last rollback; -1 */
     struct sweeper *sweepers;
     struct snapshot *snapshot; /* what a rollback goes back to */
@@ -266,7 +274,7 @@ void sim_run_until(struct sim *sim, int64_t at_ms);
 struct flight *net_submit(struct sim *sim, struct node *node, struct request *request);
 void net_cancel(struct sim *sim, struct node *node, const struct request *request);
 /* Breaks the node's connections: all that is out completes as DISCONNECTED. */
-void net_cut(struct sim *sim, struct node *node, int64_t until_ms);
+void net_cut(struct sim *sim, struct node *node, int64_t until_ms, bool server_gone);
 void net_forget(struct sim *sim, struct node *node); /* it died: its answers go nowhere */
 void net_available(struct sim *sim, int64_t since_ms);
 void net_stall(struct sim *sim, int64_t until_ms);

@@ -127,13 +127,14 @@ void audit_left(struct sim *sim, const struct node *node)
         struct model_stream *stream =
             state_stream(&sim->model.state, bytes_of(sim->streams[i].name));
         struct model_group *group = stream == NULL ? NULL : stream_group(stream, sim_group());
-        if (group == NULL) {
-            continue;
+        if (group == NULL || !node->entered[i]) {
+            continue; /* a first beat may have come whose answer was lost: it is soon dead */
         }
         const struct model_worker *row = group_worker(group, bytes_of(node->name));
         const struct model_consumer *consumer = group_consumer(group, bytes_of(node->name));
         bool other = row != NULL && !token_equal(&row->row.token, &node->token);
-        if (other || node->last_cut_ms >= node->stopped_at_ms || sim->rolled_ms >= node->born_ms) {
+        if (other || node->last_cut_ms >= node->stopped_at_ms ||
+            node->late_ms >= node->stopped_at_ms || sim->rolled_ms >= node->born_ms) {
             continue; /* another's; or what was sent before the cut came after the leaving */
         }
         if (row != NULL || consumer != NULL) {

@@ -174,11 +174,15 @@ static void end_delivery(struct sim *sim, struct sim_entry *entry)
     }
 }
 
-static void begin_delivery(struct sim *sim, struct sim_entry *entry, const struct node *node)
+static void begin_delivery(struct sim *sim,
+                           struct sim_entry *entry,
+                           const struct node *node,
+                           const struct request *request)
 {
     entry->delivered_ms = sim->now_ms;
     entry->delivered_to = node == NULL ? SIM_NODES_MAX : node->index;
     entry->from_death = false;
+    entry->late = request != NULL && request->store_data != NULL;
 }
 
 /* A delay beyond the backoff is known to the holder alone, and goes with it. */
@@ -206,11 +210,13 @@ static void on_delivered(struct sim *sim, struct sim_entry *entry, const struct 
                      (int)entry->id.seq);
         }
         entry->loose = true;
+    }
+    if (entry->loose) {
         entry->taken_ms = sim->now_ms;
     }
     entry->failed = entry->given_back = false;
     entry->place = PLACE_PENDING;
-    begin_delivery(sim, entry, node);
+    begin_delivery(sim, entry, node, note->request);
     if (sim->foreign_acts) {
         others_foreign_got(sim, entry);
     }
@@ -222,7 +228,9 @@ on_foreign_claim(struct sim *sim, struct sim_entry *entry, const struct model_no
     const struct node *node = owner_node(sim, note);
     int64_t begun_ms = sim->now_ms - note->idle_ms - 200;
 
-    if (node != NULL && node_alive(node) && node->disturbed_ms < begun_ms &&
+    bool refuses = sim->model.refuse_beats || sim->model.refuse_writes;
+
+    if (node != NULL && node_alive(node) && !refuses && node->disturbed_ms < begun_ms &&
         sim->disturbed_ms < begun_ms && !entry->gone &&
         worker_holds(node->machine, entry->stream, entry->id)) {
         sim_fail(sim, "%s left %d-%d unrenewed for %d ms", node->name, (int)entry->id.ms,
@@ -230,7 +238,7 @@ on_foreign_claim(struct sim *sim, struct sim_entry *entry, const struct model_no
     }
     end_delivery(sim, entry);
     entry->taken_ms = sim->now_ms;
-    begin_delivery(sim, entry, NULL);
+    begin_delivery(sim, entry, NULL, NULL);
     others_foreign_got(sim, entry);
 }
 
@@ -243,25 +251,15 @@ static void on_judged_claim(struct sim *sim, struct sim_entry *entry, const stru
         check_silent(sim, node, entry, "taken from a worker that lives");
     }
     if (note->state == OWNER_RELEASED) {
+        entry->released = true;
         check_spacing(sim, entry, false);
     }
     end_delivery(sim, entry);
     if (from_somebody) {
         entry->taken_ms = sim->now_ms;
     }
-    begin_delivery(sim, entry, sender(sim, note->request));
+    begin_delivery(sim, entry, sender(sim, note->request), note->request);
     entry->from_death = from_somebody;
-}
-
-static void on_retry(struct sim *sim, struct sim_entry *entry, const struct node *node)
-{
-    if (!entry->loose && (!entry->failed || entry->delivered_to != node->index)) {
-        sim_fail(sim, "%s retries %d-%d, whose attempt has not failed", node->name,
-                 (int)entry->id.ms, (int)entry->id.seq);
-    }
-    check_spacing(sim, entry, true);
-    end_delivery(sim, entry);
-    begin_delivery(sim, entry, node);
 }
 
 /* A worker may take for its own what a former process of its name left, or what an answer that was
@@ -275,19 +273,38 @@ static void check_adoption(struct sim *sim, const struct sim_entry *entry, const
         sim_fail(sim, "%s adopts %d-%d, which it is running", node->name, (int)entry->id.ms,
                  (int)entry->id.seq);
     }
-    if (entry->delivered_to == node->index && node->last_cut_ms < entry->delivered_ms) {
+    if (entry->delivered_to == node->index && node->last_cut_ms < entry->delivered_ms &&
+        !entry->late) {
         sim_fail(sim, "%s adopts %d-%d, which it was given and has not lost", node->name,
                  (int)entry->id.ms, (int)entry->id.seq);
     }
 }
 
-static void on_adopt(struct sim *sim, struct sim_entry *entry, const struct node *node)
+static void on_adopt(struct sim *sim,
+                     struct sim_entry *entry,
+                     const struct node *node,
+                     const struct request *request)
 {
     check_adoption(sim, entry, node);
     end_delivery(sim, entry);
     entry->taken_ms = sim->now_ms;
-    begin_delivery(sim, entry, node);
+    begin_delivery(sim, entry, node, request);
     entry->from_death = true;
+}
+
+/* An adoption whose answer was lost is made again as a retry. */
+static void on_retry(struct sim *sim,
+                     struct sim_entry *entry,
+                     const struct node *node,
+                     const struct request *request)
+{
+    if (!entry->failed || entry->delivered_to != node->index) {
+        on_adopt(sim, entry, node, request);
+        return;
+    }
+    check_spacing(sim, entry, true);
+    end_delivery(sim, entry);
+    begin_delivery(sim, entry, node, request);
 }
 
 static void on_claimed(struct sim *sim, struct sim_entry *entry, const struct model_note *note)
@@ -299,9 +316,9 @@ static void on_claimed(struct sim *sim, struct sim_entry *entry, const struct mo
     } else if (note->request->kind == REQUEST_CLAIM_FROM) {
         on_judged_claim(sim, entry, note);
     } else if (note->request->kind == REQUEST_RETRY) {
-        on_retry(sim, entry, node);
+        on_retry(sim, entry, node, note->request);
     } else {
-        on_adopt(sim, entry, node);
+        on_adopt(sim, entry, node, note->request);
     }
 }
 
@@ -347,8 +364,8 @@ static void check_exhausted(struct sim *sim, struct sim_entry *entry, const stru
 {
     bool failed = entry->failed;
     bool first_is_last = sim->options.policy.max_deliveries == 1;
-    bool hopeless =
-        entry->plan == PLAN_POISON || entry->plan == PLAN_KILLER || entry->plan == PLAN_WEDGED;
+    bool hopeless = entry->plan == PLAN_POISON || entry->plan == PLAN_KILLER ||
+                    entry->plan == PLAN_KILL_ONCE || entry->plan == PLAN_WEDGED;
 
     end_delivery(sim, entry);
     if (entry->loose) {
@@ -358,7 +375,8 @@ static void check_exhausted(struct sim *sim, struct sim_entry *entry, const stru
         sim_fail(sim, "%d-%d is parked after %d deliveries", (int)entry->id.ms, (int)entry->id.seq,
                  (int)note->deliveries);
     }
-    if (!hopeless && !failed && !first_is_last && entry->burns == 0 && entry->failures == 0) {
+    if (!hopeless && !failed && !first_is_last && !entry->released && entry->burns == 0 &&
+        entry->failures == 0) {
         sim_fail(sim, "%d-%d is parked because of its neighbours", (int)entry->id.ms,
                  (int)entry->id.seq);
     }
@@ -427,8 +445,11 @@ static void on_beat(struct sim *sim, size_t stream, const struct model_note *not
                      (int)node->index, node->name, (int)other->index);
         }
         other->has_row[stream] = false;
-        for (struct sim_run *run = other->runs; run != NULL; run = run->next) {
-            run->entry->taken_ms = sim->now_ms;
+        const struct sim_stream *its = &sim->streams[stream];
+        for (size_t k = 0; k < its->count; k++) {
+            if (its->entries[k]->delivered_to == other->index) {
+                its->entries[k]->taken_ms = sim->now_ms;
+            }
         }
     }
     node->has_row[stream] = true;
@@ -513,6 +534,9 @@ static void check_alone_in_the_world(struct sim *sim, const struct sim_run *run)
 {
     const struct sim_entry *entry = run->entry;
 
+    if (entry->loose) {
+        return; /* handed out anew, while others still have it in their buffers */
+    }
     for (size_t i = 0; i < sim->node_count; i++) {
         for (const struct sim_run *r = sim->nodes[i]->runs; r != NULL; r = r->next) {
             bool excused = r->cancelled || entry->taken_ms >= r->begun_ms;

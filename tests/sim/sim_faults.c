@@ -8,6 +8,7 @@ void fault_clock(struct sim *sim, int64_t step_ms)
 {
     sim_trace(sim, "store: its clock steps by %d ms", (int)step_ms);
     sim->model.now_ms += step_ms;
+    sim->off_ms += step_ms;
     sim->stepped_ms = sim->disturbed_ms = sim->now_ms;
     sim->any_fault = true;
 }
@@ -42,10 +43,11 @@ void fault_restart(struct sim *sim, int64_t for_ms, bool rollback)
     }
     sim_trace(sim, "store: restarts, %d ms", (int)for_ms);
     sim->any_fault = true;
+    sim->restarts++;
     for (size_t i = 0; i < sim->node_count; i++) {
         struct node *node = sim->nodes[i];
         int64_t until_ms = sim->now_ms + for_ms;
-        net_cut(sim, node, until_ms > node->cut_until_ms ? until_ms : node->cut_until_ms);
+        net_cut(sim, node, until_ms > node->cut_until_ms ? until_ms : node->cut_until_ms, true);
     }
     net_stall(sim, sim->now_ms + for_ms);
     net_drop_queued(sim);
@@ -169,7 +171,7 @@ static void storm_node(struct sim *sim)
     case 1:
         sim_trace(sim, "%s: is cut off", node->name);
         sim->any_fault = true;
-        net_cut(sim, node, sim->now_ms + (sim_chance(sim, 50) ? 0 : draw_length_ms(sim)));
+        net_cut(sim, node, sim->now_ms + (sim_chance(sim, 50) ? 0 : draw_length_ms(sim)), false);
         break;
     case 2:
         sim_trace(sim, "%s: its network is silent", node->name);
@@ -303,6 +305,9 @@ void faults_end(struct sim *sim)
 {
     sim->quiet = true;
     sim_trace(sim, "no more faults");
+    if (sim->options.foreigners && sim->off_ms < 0) {
+        fault_clock(sim, -sim->off_ms); /* what strangers hold is judged by the clock alone */
+    }
     for (size_t i = 0; i < sim->node_count; i++) {
         struct node *node = sim->nodes[i];
         node->paused_until_ms =

@@ -9,6 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum {
+    FLIGHTS_MAX = 4096, /* of a node at once */
+};
+
 static void fire_arrive(struct sim *sim, void *of, uint64_t tag);
 static void fire_reply(struct sim *sim, void *of, uint64_t tag);
 static void fire_block_over(struct sim *sim, void *of, uint64_t tag);
@@ -52,9 +56,10 @@ static void fire_broken(struct sim *sim, void *of, uint64_t tag)
     }
     flight->state = FLIGHT_OVER;
     unlink_flight(node, flight);
-    flight->request->status =
-        error_set(&flight->request->error, IMPEL_ERR_DISCONNECTED, "the connection broke");
-    node_answered(sim, node, flight->request);
+    struct request *request = flight->request;
+    flight->request = NULL;
+    request->status = error_set(&request->error, IMPEL_ERR_DISCONNECTED, "the connection broke");
+    node_answered(sim, node, request);
 }
 
 struct flight *net_submit(struct sim *sim, struct node *node, struct request *request)
@@ -64,6 +69,7 @@ struct flight *net_submit(struct sim *sim, struct node *node, struct request *re
     sim->requests++;
     flight->request = request;
     flight->node = node;
+    flight->restarts = sim->restarts;
     flight->connection = request->kind == REQUEST_READ ? 0 : 1;
     flight->next = node->flights;
     node->flights = flight;
@@ -75,6 +81,7 @@ struct flight *net_submit(struct sim *sim, struct node *node, struct request *re
     int64_t at_ms = sim->now_ms + latency_ms(sim);
     at_ms = at_ms < node->silent_until_ms ? node->silent_until_ms : at_ms;
     at_ms = no_earlier(&node->arrive_ms[flight->connection], at_ms);
+    flight->at_ms = at_ms;
     sim_at(sim, at_ms, fire_arrive, flight, ++flight->tag);
     return flight;
 }
@@ -157,6 +164,12 @@ static void fire_arrive(struct sim *sim, void *of, uint64_t tag)
     if (flight->tag != tag || flight->state != FLIGHT_OUT) {
         return;
     }
+    if (flight->node == NULL && flight->restarts != sim->restarts) {
+        flight->state = FLIGHT_OVER; /* the store it was sent to is no more */
+        request_free(flight->request);
+        flight->request = NULL;
+        return;
+    }
     if (sim->stalled) {
         flight->state = FLIGHT_QUEUED;
         flight->after = NULL;
@@ -184,7 +197,9 @@ static void fire_block_over(struct sim *sim, void *of, uint64_t tag)
 /* Beats are taken again. A pause that is no longer than the gap does not count as one. */
 void net_available(struct sim *sim, int64_t since_ms)
 {
-    if (sim->now_ms - since_ms > liveness_gap_ms(sim->options.policy.dead_after_ms)) {
+    bool hidden = sim->stepped_ms >= since_ms; /* a step back can make a pause look short */
+
+    if (!hidden && sim->now_ms - since_ms > liveness_gap_ms(sim->options.policy.dead_after_ms)) {
         check_note_dead(sim, since_ms);
         sim->available_ms = sim->now_ms;
     }
@@ -270,7 +285,9 @@ static void fire_reply(struct sim *sim, void *of, uint64_t tag)
     }
     flight->state = FLIGHT_OVER;
     unlink_flight(node, flight);
-    node_answered(sim, node, flight->request);
+    struct request *request = flight->request;
+    flight->request = NULL;
+    node_answered(sim, node, request);
 }
 
 void net_cancel(struct sim *sim, struct node *node, const struct request *request)
@@ -360,6 +377,7 @@ static struct request *clone(const struct request *request)
     *twin = *request;
     *arena = (struct arena){0};
     twin->owner = NULL;
+    twin->store_data = twin; /* marks it as late, for the book */
     ASSERT(arena_copy(arena, request->stream, &twin->stream) &&
            arena_copy(arena, request->group, &twin->group) &&
            arena_copy(arena, request->consumer, &twin->consumer));
@@ -390,16 +408,19 @@ static struct request *clone(const struct request *request)
 }
 
 /* The connection of `flight` is gone. Its effect may come yet, by a twin on its own. */
-static void break_flight(struct sim *sim, struct flight *flight)
+static void break_flight(struct sim *sim, struct flight *flight, bool arrives, int64_t later_ms)
 {
     bool on_its_way = flight->state == FLIGHT_OUT || flight->state == FLIGHT_QUEUED;
+    bool changes =
+        flight->request->kind != REQUEST_READ && flight->request->kind != REQUEST_PENDING;
 
-    if (on_its_way && flight->request->kind != REQUEST_READ && sim_chance(sim, 50)) {
+    if (on_its_way && changes && arrives) {
         struct flight *late = sim_alloc(sim, sizeof(*late));
         late->request = clone(flight->request);
-        int64_t at_ms = flight->node->arrive_ms[1];
-        at_ms = sim_chance(sim, 50) ? at_ms : at_ms + sim_between(sim, 0, 3000);
+        late->restarts = sim->restarts;
+        int64_t at_ms = flight->at_ms + later_ms;
         sim_at(sim, at_ms, fire_arrive, late, ++late->tag);
+        flight->node->late_ms = at_ms > flight->node->late_ms ? at_ms : flight->node->late_ms;
         sim_trace(sim, "net: %s of %s may come late", request_name(flight->request->kind),
                   flight->node->name);
     }
@@ -429,19 +450,28 @@ static void unqueue(struct sim *sim, const struct flight *flight)
     }
 }
 
-void net_cut(struct sim *sim, struct node *node, int64_t until_ms)
+void net_cut(struct sim *sim, struct node *node, int64_t until_ms, bool server_gone)
 {
     if (!node_alive(node)) {
         return;
     }
     node->cut_until_ms = until_ms;
     node->last_cut_ms = node->disturbed_ms = until_ms > sim->now_ms ? until_ms : sim->now_ms;
+    struct flight *out[FLIGHTS_MAX];
+    size_t count = 0;
     for (struct flight *flight = node->flights; flight != NULL; flight = flight->next) {
-        if (flight->state == FLIGHT_OVER) {
-            continue;
+        if (flight->state != FLIGHT_OVER) {
+            ASSERT(count < FLIGHTS_MAX);
+            out[count++] = flight;
         }
+    }
+    /* The first few reach the store all the same, unless it has gone as well. */
+    size_t arrive = server_gone ? 0 : sim_random(sim, count + 1);
+    int64_t later_ms = sim_chance(sim, 50) ? 0 : sim_between(sim, 0, 3000);
+    for (size_t i = 0; i < count; i++) {
+        struct flight *flight = out[count - 1 - i];
         unqueue(sim, flight);
-        break_flight(sim, flight);
+        break_flight(sim, flight, i < arrive, later_ms);
         sim_at(sim, sim->now_ms + sim_between(sim, 0, 20), fire_broken, flight, flight->tag);
     }
     node->arrive_ms[0] = node->arrive_ms[1] = node->reply_ms[0] = node->reply_ms[1] = 0;
@@ -451,13 +481,15 @@ void net_cut(struct sim *sim, struct node *node, int64_t until_ms)
  * connection closed. */
 void net_forget(struct sim *sim, struct node *node)
 {
+    bool arrives = false;
+
     while (node->flights != NULL) {
         struct flight *flight = node->flights;
         node->flights = flight->next;
+        arrives = arrives || sim_chance(sim, 50);
         bool read = flight->request->kind == REQUEST_READ;
         bool waits = flight->state == FLIGHT_BLOCKED || flight->state == FLIGHT_QUEUED;
-        if (flight->broken || flight->state == FLIGHT_BACK || (read && waits) ||
-            sim_chance(sim, 50)) {
+        if (flight->broken || flight->state == FLIGHT_BACK || (read && waits) || !arrives) {
             unqueue(sim, flight);
             flight->state = FLIGHT_OVER;
             request_free(flight->request);

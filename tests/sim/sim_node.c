@@ -151,6 +151,9 @@ static void event(struct sim *sim, struct node *node, const struct worker_event 
     if (event->kind == EVENT_LOST_WORK) {
         node->lost_reports += event->count;
     }
+    if (event->kind == EVENT_STARTED) {
+        node->entered[node->streams[event->stream_index]] = true;
+    }
     if (sim->trace && event->kind != EVENT_RENEWED && event->kind != EVENT_SWEPT) {
         sim_trace(sim, "%s: event %d, %d-%d, count %d %s", node->name, (int)event->kind,
                   (int)event->id.ms, (int)event->id.seq, (int)event->count,

@@ -81,7 +81,7 @@ static void draw(struct sim *sim)
     o->faults = !sim_chance(sim, 15);
     o->clock_steps = sim_chance(sim, 30);
     o->rollbacks = sim_chance(sim, 15);
-    o->group_moves = sim_chance(sim, 10);
+    o->group_moves = sim_chance(sim, 20);
     o->foreigners = sim_chance(sim, 30);
     o->trimmers = sim_chance(sim, 20);
     o->sweeps = sim_chance(sim, 20);
