@@ -263,8 +263,10 @@ result_sweeps(const struct drill *drill, const struct drill_metrics *metrics, st
 {
     char id[ID_TEXT_SIZE];
 
-    snprintf(result->text, sizeof(result->text), "%.0f sweeps; the cursor stands at %s",
-             metrics->sweeps, id_format(drill->cursor.id, id));
+    snprintf(result->text, sizeof(result->text),
+             "%.0f sweeps; the cursor was seen on its way %llu times, and stands at %s",
+             metrics->sweeps, (unsigned long long)drill->cursor_moves,
+             id_format(drill->cursor.id, id));
     result->holds = metrics->sweeps >= 1 && id_is_zero(drill->cursor.id);
 }
 

@@ -43,11 +43,11 @@ void console_name(const char *command)
     command_name = command;
 }
 
-static void talk(enum console_style style, const char *label, const char *format, va_list args)
+static void talk(enum console_style style, const char *format, va_list args)
 {
     fflush(stdout);
-    fprintf(stderr, "%simpel%s%s:%s %s", console_style(2, style), *command_name == '\0' ? "" : " ",
-            command_name, console_style(2, STYLE_END), label);
+    fprintf(stderr, "%simpel%s%s:%s ", console_style(2, style), *command_name == '\0' ? "" : " ",
+            command_name, console_style(2, STYLE_END));
     vfprintf(stderr, format, args);
     fputc('\n', stderr);
 }
@@ -56,7 +56,7 @@ void console_error(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    talk(STYLE_BAD, "", format, args);
+    talk(STYLE_BAD, format, args);
     va_end(args);
 }
 
@@ -64,7 +64,7 @@ void console_note(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    talk(STYLE_DIM, "", format, args);
+    talk(STYLE_DIM, format, args);
     va_end(args);
 }
 

@@ -271,7 +271,7 @@ int drill_look(struct drill *drill, struct impel_error *err)
         drill->pending = look->look.pending;
         drill->undelivered = look->look.undelivered;
         drill->cursor.id = look->look.cursor.id;
-        drill->cursor_moves += !id_is_zero(drill->cursor.id) || look->look.cursor.owner.size > 0;
+        drill->cursor_moves += !id_is_zero(drill->cursor.id);
     }
     request_free(look);
     return rc;

@@ -42,6 +42,13 @@ def every_option_is_explained_by_help_and_manual(tmp):
 
 
 @test
+def every_command_has_an_installed_manual_page(tmp):
+    text = (SOURCE / "man/meson.build").read_text()
+    for command in commands():
+        contains(text, "'%s'" % command)
+
+
+@test
 def every_command_has_text_and_examples(tmp):
     for command in commands():
         text = impel_ok("help", command)
