@@ -35,6 +35,7 @@ const struct command *command_find(const char *name); /* NULL if there is none *
 int command_run(struct options *options, struct impel_error *err);
 int command_sweep(struct options *options, struct impel_error *err);
 int command_status(struct options *options, struct impel_error *err);
+int command_explain(struct options *options, struct impel_error *err);
 int command_dead(struct options *options, struct impel_error *err);
 int command_add(struct options *options, struct impel_error *err);
 int command_read(struct options *options, struct impel_error *err);

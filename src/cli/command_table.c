@@ -67,6 +67,19 @@ const struct command command_table[] = {
         .run = command_status,
     },
     {
+        .name = "explain",
+        .bit = COMMAND_EXPLAIN,
+        .words = "ID",
+        .summary = "tell where one entry stands, and why",
+        .text =
+            "Tells of one entry whether it is undelivered, pending, done or parked; if it is "
+            "pending, who holds it and whether that worker lives, how often it was delivered, and "
+            "what will happen to it next and when. It changes nothing.",
+        .examples = "impel explain --stream orders --group workers 1700000000000-0\n",
+        .words_max = 1,
+        .run = command_explain,
+    },
+    {
         .name = "dead",
         .bit = COMMAND_DEAD,
         .words = "list",

@@ -27,7 +27,8 @@ enum command_bit {
     COMMAND_VERSION = 1 << 10,
     COMMAND_HELP = 1 << 11,
     COMMAND_SERVE = 1 << 12,
-    COMMAND_ALL = (1 << 13) - 1,
+    COMMAND_EXPLAIN = 1 << 13,
+    COMMAND_ALL = (1 << 14) - 1,
 };
 
 enum option_kind {
