@@ -94,7 +94,7 @@ TEST(handles_in_several_threads)
     }
     struct request *info = help_request(REQUEST_INFO, "s", "");
     CHECK(help_run(store, info) == IMPEL_OK);
-    CHECK_U64(info->info.length, THREADS * ADDS);
+    CHECK_U64(info->info.length, (uint64_t)THREADS * ADDS);
     request_free(info);
     store_close(store);
     CHECK(lmdb_check(help_path("threads.db"), NULL, NULL, NULL, NULL) == IMPEL_OK);
@@ -328,10 +328,11 @@ TEST(one_request_at_fault_does_not_fail_its_batch)
     while (!over[4]) {
         (void)store_turn(store, help_now_ms());
     }
+    struct impel_id first = adds[0]->add.id;
     for (int i = 0; i < 5; i++) {
         CHECK(over[i]);
         CHECK(adds[i]->status == (i == 2 ? IMPEL_ERR_FULL : IMPEL_OK));
-        CHECK(i == 0 || i == 2 || id_compare(adds[i]->add.id, adds[0]->add.id) > 0);
+        CHECK(i == 0 || i == 2 || id_compare(adds[i]->add.id, first) > 0);
         CHECK(i != 2 || id_is_zero(adds[i]->add.id));
         request_free(adds[i]);
     }
