@@ -35,6 +35,23 @@ static void remember_failure(struct runtime *runtime, int status, const char *te
     (void)error_set(&runtime->failure, status, "%s (consumer %s)", text, name);
 }
 
+static void remember_refusal(struct runtime *runtime, const struct worker_event *event)
+{
+    char stream[SLOT_NAME_SIZE], group[SLOT_NAME_SIZE];
+    runtime->failed = true;
+    runtime->failure = runtime->refused;
+    if (runtime->failure.status >= 0) {
+        (void)error_set(&runtime->failure, IMPEL_ERR_IO, "%s",
+                        event->text != NULL ? event->text : "the store refused a request");
+    } else if (runtime->failure.status == IMPEL_ERR_NO_GROUP) {
+        (void)error_set(
+            &runtime->failure, IMPEL_ERR_NO_GROUP,
+            "the stream '%s' has no group '%s', and it may not be created (no-create)",
+            bytes_quote(runtime->env.streams[event->stream_index], stream, sizeof stream),
+            bytes_quote(runtime->env.group, group, sizeof group));
+    }
+}
+
 /* Should the machine end with exit code 1, this is why. */
 static void note_cause(struct runtime *runtime, const struct worker_event *event)
 {
@@ -49,12 +66,7 @@ static void note_cause(struct runtime *runtime, const struct worker_event *event
                          "another worker is alive under this name; give each worker its own");
         break;
     case EVENT_STORE_ERROR:
-        runtime->failed = true;
-        runtime->failure = runtime->refused;
-        if (runtime->failure.status >= 0) {
-            (void)error_set(&runtime->failure, IMPEL_ERR_IO, "%s",
-                            event->text != NULL ? event->text : "the store refused a request");
-        }
+        remember_refusal(runtime, event);
         break;
     case EVENT_STARTED:
     case EVENT_STORE_BACK:

@@ -304,6 +304,70 @@ TEST(a_store_may_be_closed_and_the_folder_left_before_its_worker_runs)
     done();
 }
 
+/* ---- what it answers ---- */
+
+TEST(a_missing_group_is_an_error_where_it_may_not_be_created)
+{
+    begin();
+    struct impel_worker *worker = NULL;
+    struct impel_worker_options options = defaults(fails, NULL);
+    options.no_create = 1;
+    add("orders", "n", "1");
+    CHECK(impel_worker_new(store, &options, &worker, &error) == IMPEL_OK);
+    int rc = impel_worker_run(worker, &error);
+    printf("# %d: %s\n", rc, error.text);
+    impel_worker_free(worker);
+    CHECK(rc == IMPEL_ERR_NO_GROUP);
+    CHECK(strstr(error.text, "billing") != NULL);
+    done();
+}
+
+static enum impel_outcome counts_up(struct impel_delivery *d, void *user)
+{
+    (void)d;
+    atomic_fetch_add((atomic_int *)user, 1);
+    return IMPEL_DONE;
+}
+
+TEST(a_group_may_begin_after_an_entry)
+{
+    begin();
+    atomic_int count = 0;
+    struct impel_metrics metrics;
+    struct impel_worker_options options = defaults(counts_up, &count);
+    struct impel_field field = {text("n"), text("1")};
+    CHECK(impel_add(store, text("orders"), &field, 1, &options.group_start, &error) == IMPEL_OK);
+    add("orders", "n", "2");
+    run(&options, &metrics);
+    CHECK_U64(count, 1);
+    done();
+}
+
+TEST(a_group_that_is_not_idle_in_time_is_a_timeout)
+{
+    begin();
+    struct impel_worker *worker = NULL;
+    struct impel_reply *reply = NULL;
+    atomic_int count = 0;
+    struct impel_worker_options options = defaults(counts_up, &count);
+    options.until_idle_ms = 100;
+    add("orders", "n", "1");
+    const struct impel_bytes create[] = {text("XGROUP"), text("CREATE"), text("orders"),
+                                         text("billing"), text("0")};
+    const struct impel_bytes read[] = {text("XREADGROUP"), text("GROUP"),   text("billing"),
+                                       text("foreign"),    text("STREAMS"), text("orders"),
+                                       text(">")};
+    CHECK(impel_call(store, create, 5, &reply, &error) == IMPEL_OK);
+    impel_reply_free(reply);
+    CHECK(impel_call(store, read, 7, &reply, &error) == IMPEL_OK);
+    impel_reply_free(reply);
+    CHECK(impel_worker_new(store, &options, &worker, &error) == IMPEL_OK);
+    CHECK(impel_worker_run(worker, &error) == IMPEL_ERR_TIMEOUT);
+    impel_worker_free(worker);
+    CHECK_U64(count, 0);
+    done();
+}
+
 /* ---- bad options ---- */
 
 static void refused(const struct impel_worker_options *options, const char *word)
