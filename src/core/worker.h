@@ -113,7 +113,8 @@ enum cancel_reason {
 enum worker_event_kind {
     EVENT_STARTED,     /* first beat confirmed on a stream */
     EVENT_DELIVERED,   /* new entries handed to this worker */
-    EVENT_CLAIMED,     /* recovered from another owner; idle_ms = how long it was abandoned */
+    EVENT_CLAIMED,     /* recovered from another owner; idle_ms = how long it was abandoned, -1 if
+                          it was given back instead */
     EVENT_REDELIVERED, /* delivered with attempt > 1, for whatever reason */
     EVENT_DONE,
     EVENT_LATE_ACK, /* done, but the entry was no longer pending (or, strict, no longer ours) */

@@ -338,6 +338,14 @@ static void retry_done(struct stream *s, const struct flight *flight)
     }
 }
 
+/* How long it had been abandoned. What was given back was not, and its idle time says nothing. */
+static int64_t abandoned_ms(const struct delivered *delivered)
+{
+    bool given_back = delivered->from == OWNER_RELEASED || delivered->from == OWNER_NOBODY;
+
+    return given_back ? -1 : delivered->idle_ms;
+}
+
 static void claimed(struct stream *s, const struct flight *flight, struct delivered *delivered)
 {
     struct worker *w = s->worker;
@@ -356,7 +364,7 @@ static void claimed(struct stream *s, const struct flight *flight, struct delive
     hold_arrived(hold, flight);
     delivered->entry = NULL;
     hold->alone = flight->alone && policy_exhausted(&w->options.policy, delivered->deliveries);
-    claimed_event(hold, delivered->idle_ms);
+    claimed_event(hold, abandoned_ms(delivered));
     make_ready(hold, entry);
 }
 

@@ -120,7 +120,10 @@ static void count_up(_Atomic uint64_t *counter, uint64_t by)
 
 static void note_recovery(struct stream_metrics *stream, const struct worker_event *event)
 {
-    int64_t idle_ms = event->idle_ms > 0 ? event->idle_ms : 0;
+    int64_t idle_ms = event->idle_ms;
+    if (idle_ms < 0) {
+        return; /* given back, not abandoned */
+    }
     size_t bucket = 0;
     while (bucket < ARRAY_SIZE(bucket_bounds_ms) && idle_ms > bucket_bounds_ms[bucket]) {
         bucket++;

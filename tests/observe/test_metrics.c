@@ -64,7 +64,7 @@ TEST(a_sweep_sets_two_gauges)
 
 TEST(recovery_times_fall_into_buckets)
 {
-    static const int64_t idle_ms[] = {0, 100, 101, 5000, 3600000, 3600001};
+    static const int64_t idle_ms[] = {-1, 0, 100, 101, 5000, 3600000, 3600001};
     struct metrics *metrics = make();
     struct impel_metrics sum;
     for (size_t i = 0; i < ARRAY_SIZE(idle_ms); i++) {
