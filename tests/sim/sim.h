@@ -239,9 +239,11 @@ struct sim {
     struct sweeper *sweepers;
     struct snapshot *snapshot; /* what a rollback goes back to */
 
-    bool quiet;        /* the end: no more faults */
-    bool foreign_acts; /* the request that is applied is a foreign program's */
-    bool any_fault;    /* something was done to somebody */
+    bool quiet;         /* the end: no more faults */
+    bool foreign_acts;  /* the request that is applied is a foreign program's */
+    bool obedient;      /* a cancelled handler never comes to its end all the same */
+    bool strangers_die; /* foreign consumers never finish what they have */
+    bool any_fault;     /* something was done to somebody */
     bool any_kill;
     bool failed;
     bool trace;
@@ -275,6 +277,8 @@ struct flight *net_submit(struct sim *sim, struct node *node, struct request *re
 void net_cancel(struct sim *sim, struct node *node, const struct request *request);
 /* Breaks the node's connections: all that is out completes as DISCONNECTED. */
 void net_cut(struct sim *sim, struct node *node, int64_t until_ms, bool server_gone);
+/* Holds up all that it sends and is sent. */
+void net_silence(struct sim *sim, struct node *node, int64_t until_ms);
 void net_forget(struct sim *sim, struct node *node); /* it died: its answers go nowhere */
 void net_available(struct sim *sim, int64_t since_ms);
 void net_stall(struct sim *sim, int64_t until_ms);

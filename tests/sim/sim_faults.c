@@ -170,13 +170,11 @@ static void storm_node(struct sim *sim)
         break;
     case 1:
         sim_trace(sim, "%s: is cut off", node->name);
-        sim->any_fault = true;
         net_cut(sim, node, sim->now_ms + (sim_chance(sim, 50) ? 0 : draw_length_ms(sim)), false);
         break;
     case 2:
         sim_trace(sim, "%s: its network is silent", node->name);
-        sim->any_fault = true;
-        node->silent_until_ms = node->disturbed_ms = sim->now_ms + draw_length_ms(sim);
+        net_silence(sim, node, sim->now_ms + draw_length_ms(sim));
         break;
     case 3:
         node_stop(sim, node);

@@ -450,11 +450,18 @@ static void unqueue(struct sim *sim, const struct flight *flight)
     }
 }
 
+void net_silence(struct sim *sim, struct node *node, int64_t until_ms)
+{
+    sim->any_fault = true;
+    node->silent_until_ms = node->disturbed_ms = until_ms;
+}
+
 void net_cut(struct sim *sim, struct node *node, int64_t until_ms, bool server_gone)
 {
     if (!node_alive(node)) {
         return;
     }
+    sim->any_fault = true;
     node->cut_until_ms = until_ms;
     node->last_cut_ms = node->disturbed_ms = until_ms > sim->now_ms ? until_ms : sim->now_ms;
     struct flight *out[FLIGHTS_MAX];

@@ -51,11 +51,13 @@ static enum worker_outcome outcome_of(struct sim *sim, const struct sim_run *run
 {
     const struct sim_entry *entry = run->entry;
 
+    bool late_done = run->cancelled && !sim->obedient && sim_chance(sim, 20);
+
     if (run->cancelled && run->why == CANCEL_STOP) {
-        return sim_chance(sim, 80) ? OUTCOME_RELEASE : OUTCOME_DONE;
+        return late_done ? OUTCOME_DONE : OUTCOME_RELEASE;
     }
     if (run->cancelled) {
-        return sim_chance(sim, 80) ? OUTCOME_RETRY : OUTCOME_DONE;
+        return late_done ? OUTCOME_DONE : OUTCOME_RETRY;
     }
     switch (entry->plan) {
     case PLAN_FLAKY:

@@ -150,7 +150,7 @@ static void fire_foreign_done(struct sim *sim, void *of, uint64_t tag)
 /* It works on the entry, or has died with it. */
 void others_foreign_got(struct sim *sim, struct sim_entry *entry)
 {
-    if (sim_chance(sim, 75)) {
+    if (!sim->strangers_die && sim_chance(sim, 75)) {
         sim_at(sim, sim->now_ms + sim_between(sim, 0, sim->options.policy.min_idle_ms / 2),
                fire_foreign_done, entry, 0);
     }

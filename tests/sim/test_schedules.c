@@ -1,0 +1,791 @@
+/* test_schedules.c -- single schedules, each of which breaks a simpler design than this one. The
+ * checks of the simulator run beside what each test asks for. */
+#include "sim/sim.h"
+#include "tap.h"
+
+#include <stdlib.h>
+
+static struct sim sim;
+static bool sim_open;
+
+/* ---- scenes ---- */
+
+static void world_end(void)
+{
+    if (sim_open) {
+        world_release(&sim);
+        sim_open = false;
+    }
+}
+
+/* One stream, its group, a network with some latency, the default policy. */
+static void begin(void)
+{
+    world_end();
+    world_init(&sim, 1);
+    sim_open = true;
+    sim.trace = getenv("SIM_TRACE") != NULL;
+    sim.obedient = true;
+    sim.options.latency_ms = 5;
+    sim.options.nodes = 8;
+    world_groups(&sim);
+}
+
+static struct node *up(const char *name, uint32_t concurrency, int64_t prefetch)
+{
+    struct worker_options options;
+    struct node *node = NULL;
+
+    node_options(&sim, &options);
+    options.concurrency = concurrency;
+    options.prefetch = prefetch;
+    options.grace_ms = 1000;
+    options.timeout_ms = 0;
+    node = node_start(&sim, name, &options);
+    CHECK(node != NULL);
+    return node;
+}
+
+static struct sim_entry *entry(enum plan_kind plan, int64_t handler_ms)
+{
+    struct sim_entry *added = others_add(&sim, 0, plan, handler_ms);
+    CHECK(added != NULL);
+    return added;
+}
+
+/* A promise that is broken is said by name. */
+static void check_held(void)
+{
+    if (sim.failed) {
+        printf("# %s\n", sim.text);
+    }
+    CHECK(!sim.failed);
+}
+
+static void pass(int64_t ms)
+{
+    sim_run_until(&sim, sim.now_ms + ms);
+    check_held();
+}
+
+static void finish(void)
+{
+    world_finish(&sim);
+    check_held();
+    world_end();
+}
+
+static void crash(struct node *node)
+{
+    node_die(&sim, node, DEATH_CRASH, NULL);
+}
+
+static struct impel_bytes last_record_field(size_t from_the_end)
+{
+    struct model_stream *dead = state_stream(&sim.model.state, bytes_of("s0:dead"));
+    CHECK(dead != NULL && dead->entry_count > 0);
+    const struct entry *record = dead->entries[dead->entry_count - 1]->entry;
+    return record->fields[record->field_count - from_the_end].value;
+}
+
+/* ---- the store as a whole stands still, goes away, is full, or loses its clock ---- */
+
+/* Three workers at work for longer than the trouble; whatever it is, nobody loses anything. */
+static void three_at_work(struct sim_entry *entries[3])
+{
+    begin();
+    for (size_t i = 0; i < 3; i++) {
+        (void)up(NULL, 1, 0);
+        entries[i] = entry(PLAN_GOOD, 40000);
+    }
+    pass(3000);
+    for (size_t i = 0; i < 3; i++) {
+        CHECK(entries[i]->starts == 1);
+    }
+}
+
+static void nobody_lost_anything(struct sim_entry *entries[3])
+{
+    pass(25000);
+    for (size_t i = 0; i < 3; i++) {
+        CHECK(entries[i]->starts == 1);
+        CHECK(entries[i]->place == PLACE_PENDING);
+    }
+    finish();
+}
+
+TEST(a_store_that_stands_still_makes_nobody_dead)
+{
+    struct sim_entry *entries[3];
+    three_at_work(entries);
+    net_stall(&sim, sim.now_ms + 6500);
+    nobody_lost_anything(entries);
+}
+
+TEST(a_store_that_restarts_makes_nobody_dead)
+{
+    struct sim_entry *entries[3];
+    three_at_work(entries);
+    fault_restart(&sim, 6000, false);
+    nobody_lost_anything(entries);
+}
+
+TEST(a_full_store_makes_nobody_dead)
+{
+    struct sim_entry *entries[3];
+    three_at_work(entries);
+    fault_refuse(&sim, true, 12000);
+    nobody_lost_anything(entries);
+}
+
+TEST(a_store_that_takes_no_beats_makes_nobody_dead)
+{
+    struct sim_entry *entries[3];
+    three_at_work(entries);
+    fault_refuse(&sim, false, 12000);
+    nobody_lost_anything(entries);
+}
+
+TEST(a_clock_that_jumps_ahead_makes_nobody_dead)
+{
+    struct sim_entry *entries[3];
+    three_at_work(entries);
+    fault_clock(&sim, 10000);
+    nobody_lost_anything(entries);
+}
+
+TEST(a_clock_that_is_set_back_makes_nobody_dead)
+{
+    struct sim_entry *entries[3];
+    three_at_work(entries);
+    fault_clock(&sim, -3600000);
+    nobody_lost_anything(entries);
+}
+
+TEST(everything_sleeps_and_nobody_is_dead)
+{
+    struct sim_entry *entries[3];
+    three_at_work(entries);
+    for (size_t i = 0; i < sim.node_count; i++) {
+        node_pause(&sim, sim.nodes[i], 20000);
+    }
+    net_stall(&sim, sim.now_ms + 20000);
+    nobody_lost_anything(entries);
+}
+
+TEST(a_clock_that_is_set_back_starves_no_entry_of_a_dead_worker)
+{
+    begin();
+    struct node *node = up("a", 1, 0);
+    pass(500);
+    struct sim_entry *e = entry(PLAN_GOOD, 2000);
+    pass(1000);
+    CHECK(e->starts == 1);
+    (void)up("b", 1, 0);
+    pass(500);
+    crash(node);
+    fault_clock(&sim, -3600000);
+    pass(12000);
+    CHECK(e->starts == 2);
+    CHECK(e->place == PLACE_ACKED);
+    finish();
+}
+
+TEST(a_clock_that_is_set_back_starves_no_released_entry)
+{
+    begin();
+    struct node *node = up("a", 1, 0);
+    pass(500);
+    struct sim_entry *e = entry(PLAN_FLAKY, 10);
+    e->fails = 1;
+    pass(100);
+    CHECK(e->failures == 1);
+    node_stop(&sim, node); /* while it waits for its retry */
+    pass(500);
+    CHECK(!node_alive(node));
+    fault_clock(&sim, -3600000);
+    (void)up("b", 1, 0);
+    pass(10000);
+    CHECK(e->place == PLACE_ACKED);
+    finish();
+}
+
+/* ---- a worker dies ---- */
+
+TEST(a_killed_workers_entry_runs_elsewhere_within_six_and_a_half_seconds)
+{
+    begin();
+    struct node *node = up("a", 1, 0);
+    pass(10000); /* at rest: it beats all the same */
+    (void)up("b", 1, 0);
+    pass(20); /* b has not entered yet: it is a that reads */
+    struct sim_entry *e = entry(PLAN_GOOD, 10000);
+    pass(30);
+    CHECK(e->starts == 1);
+    CHECK(e->delivered_to == node->index);
+    crash(node);
+    pass(6500);
+    CHECK(e->starts == 2);
+    finish();
+}
+
+TEST(a_worker_killed_before_its_first_handler_is_no_stranger)
+{
+    begin();
+    struct node *node = up("a", 1, 0);
+    pass(10000);
+    struct sim_entry *e = entry(PLAN_GOOD, 10);
+    CHECK(e->place == PLACE_PENDING); /* its read waited */
+    crash(node);
+    (void)up("b", 1, 0);
+    pass(6500);
+    CHECK(e->place == PLACE_ACKED);
+    finish();
+}
+
+TEST(two_sweeps_with_the_same_verdict_claim_once)
+{
+    for (int64_t late_ms = 500; late_ms <= 4000; late_ms += 500) {
+        begin();
+        struct node *a = up("a", 1, 0);
+        pass(200);
+        struct sim_entry *e = entry(PLAN_GOOD, 30000);
+        pass(200);
+        CHECK(e->starts == 1);
+        struct node *b = up("b", 1, 0);
+        struct node *c = up("c", 1, 0);
+        pass(1000);
+        crash(a);
+        /* What b decides while a looks dead arrives when c has long begun. */
+        sim_run_until(&sim, sim.now_ms + 4800);
+        net_silence(&sim, b, sim.now_ms + late_ms);
+        pass(20000);
+        CHECK(e->starts == 2);
+        CHECK(e->burns == 1);
+        CHECK(node_alive(b) && node_alive(c));
+        finish();
+    }
+}
+
+TEST(an_entry_that_kills_workers_takes_no_neighbour_along)
+{
+    struct sim_entry *good[15];
+    int lives = 0;
+
+    begin();
+    sim.options.policy.backoff_base_ms = 100;
+    struct sim_entry *killer = entry(PLAN_KILLER, 30);
+    for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+        good[i] = entry(PLAN_GOOD, 400);
+    }
+    struct node *node = up(NULL, 4, 8);
+    while (killer->place != PLACE_PARKED) {
+        pass(100);
+        CHECK(sim.now_ms < 300000);
+        if (!node_alive(node)) {
+            CHECK(++lives <= 5);
+            node = up(NULL, 4, 8);
+        }
+    }
+    CHECK(lives == 5);
+    CHECK(killer->starts == 5);
+    CHECK(bytes_equal(last_record_field(5), bytes_of("max-deliveries")));
+    finish();
+    /* finish() saw that nobody was parked because of its neighbours. */
+}
+
+TEST(a_last_attempt_alone_keeps_the_others_waiting_only_while_it_runs)
+{
+    begin();
+    sim.options.policy.max_deliveries = 2;
+    struct node *a = up("a", 2, 2);
+    pass(200);
+    struct sim_entry *e = entry(PLAN_GOOD, 3000);
+    pass(200);
+    crash(a);
+    (void)up("b", 2, 2);
+    struct sim_entry *others[10];
+    for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+        others[i] = entry(PLAN_GOOD, 500);
+    }
+    pass(30000);
+    CHECK(e->place == PLACE_ACKED);
+    CHECK(e->starts == 2);
+    for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+        CHECK(others[i]->place == PLACE_ACKED);
+    }
+    finish();
+}
+
+/* ---- a worker sleeps, or is given a name that is in use ---- */
+
+TEST(who_slept_long_starts_nothing_from_its_buffer)
+{
+    struct sim_entry *entries[5];
+
+    begin();
+    struct node *a = up("a", 1, 8);
+    pass(200);
+    for (size_t i = 0; i < ARRAY_SIZE(entries); i++) {
+        entries[i] = entry(PLAN_GOOD, 2000);
+    }
+    pass(500);
+    CHECK(worker_held(a->machine).buffered >= 1);
+    int64_t started = entries[1]->starts;
+    node_pause(&sim, a, 60000);
+    (void)up("b", 4, 0);
+    pass(59000);
+    for (size_t i = 0; i < ARRAY_SIZE(entries); i++) {
+        CHECK(entries[i]->place == PLACE_ACKED);
+    }
+    CHECK(entries[1]->starts == started + 1);
+    pass(5000); /* a wakes */
+    for (size_t i = 1; i < ARRAY_SIZE(entries); i++) {
+        CHECK(entries[i]->starts == 1);
+    }
+    CHECK(node_alive(a));
+    finish();
+}
+
+TEST(a_short_sleep_loses_nothing)
+{
+    begin();
+    struct node *a = up("a", 1, 0);
+    (void)up("b", 1, 0);
+    pass(200);
+    struct sim_entry *e = entry(PLAN_GOOD, 20000);
+    pass(200);
+    struct node *holder = sim.nodes[e->delivered_to];
+    for (int i = 0; i < 4; i++) {
+        node_pause(&sim, holder, 3500);
+        pass(5000);
+    }
+    CHECK(e->starts == 1);
+    CHECK(node_alive(a));
+    finish();
+}
+
+TEST(a_name_given_twice_is_refused_to_the_second)
+{
+    begin();
+    struct node *first = up("a", 1, 0);
+    pass(200);
+    struct sim_entry *e = entry(PLAN_GOOD, 30000);
+    pass(200);
+    struct node *second = up("a", 1, 0);
+    pass(15000);
+    CHECK(!node_alive(second));
+    CHECK(second->exit_code == 1);
+    CHECK(node_alive(first));
+    CHECK(e->starts == 1);
+    finish();
+}
+
+TEST(who_slept_while_its_name_was_taken_stops_at_once)
+{
+    begin();
+    struct node *first = up("a", 1, 0);
+    pass(200);
+    struct sim_entry *e = entry(PLAN_GOOD, 15000);
+    pass(200);
+    node_pause(&sim, first, 20000);
+    struct node *second = up("a", 1, 0);
+    pass(12000);
+    CHECK(e->starts == 2); /* the second found it under its own name */
+    CHECK(e->delivered_to == second->index);
+    pass(15000);
+    CHECK(!node_alive(first));
+    CHECK(first->exit_code == 1);
+    CHECK(node_alive(second));
+    finish();
+}
+
+TEST(a_restart_under_the_same_name_goes_on_with_what_is_its_own)
+{
+    begin();
+    struct node *first = up("a", 2, 4);
+    pass(200);
+    struct sim_entry *e[4];
+    for (size_t i = 0; i < ARRAY_SIZE(e); i++) {
+        e[i] = entry(PLAN_GOOD, 1000);
+    }
+    pass(100);
+    crash(first);
+    (void)up("a", 2, 4);
+    pass(15000);
+    for (size_t i = 0; i < ARRAY_SIZE(e); i++) {
+        CHECK(e[i]->place == PLACE_ACKED);
+    }
+    finish();
+}
+
+/* ---- answers on their way ---- */
+
+TEST(a_stop_while_the_read_is_served_burns_nothing)
+{
+    for (int64_t offset_ms = -12; offset_ms <= 12; offset_ms++) {
+        begin();
+        struct node *a = up("a", 1, 0);
+        pass(3000);
+        struct sim_entry *e = NULL;
+        if (offset_ms < 0) {
+            e = entry(PLAN_GOOD, 10);
+            pass(-offset_ms);
+            node_stop(&sim, a);
+        } else {
+            node_stop(&sim, a);
+            pass(offset_ms);
+            e = entry(PLAN_GOOD, 10);
+        }
+        pass(2000);
+        CHECK(!node_alive(a));
+        CHECK(a->exit_code == 0);
+        (void)up("b", 1, 0);
+        pass(3000);
+        CHECK(e->place == PLACE_ACKED);
+        CHECK(e->starts == 1);
+        CHECK(e->burns == 0);
+        finish();
+    }
+}
+
+TEST(an_answer_that_is_late_is_not_adopted_away)
+{
+    begin();
+    struct node *a = up("a", 2, 0);
+    pass(3000);
+    a->reply_ms[0] = sim.now_ms + 8000; /* only what its reads bring is late */
+    struct sim_entry *e = entry(PLAN_GOOD, 1000);
+    pass(20);
+    CHECK(e->place == PLACE_PENDING);
+    pass(7000);
+    CHECK(e->starts == 0);
+    pass(3000);
+    CHECK(e->starts == 1);
+    CHECK(e->place == PLACE_ACKED);
+    finish();
+}
+
+TEST(an_answer_that_is_lost_is_adopted)
+{
+    begin();
+    struct node *a = up("a", 2, 0);
+    pass(3000);
+    a->reply_ms[0] = sim.now_ms + 8000;
+    struct sim_entry *e = entry(PLAN_GOOD, 1000);
+    pass(20);
+    CHECK(e->place == PLACE_PENDING);
+    net_cut(&sim, a, sim.now_ms, false);
+    pass(10000);
+    CHECK(e->starts == 1);
+    CHECK(e->burns == 1); /* the store counted a delivery that nobody got */
+    CHECK(e->place == PLACE_ACKED);
+    finish();
+}
+
+TEST(a_former_holders_late_park_does_nothing)
+{
+    begin();
+    struct node *a = up("a", 1, 0);
+    pass(200);
+    struct sim_entry *e = entry(PLAN_REJECT, 1000);
+    pass(500);
+    CHECK(e->starts == 1);
+    /* Its park is on its way for 12 s. Meanwhile b takes the entry, and gives it back. */
+    net_silence(&sim, a, sim.now_ms + 12000);
+    struct node *b = up("b", 1, 0);
+    e->handler_ms = 60000;
+    pass(8000);
+    CHECK(e->starts == 2);
+    node_stop(&sim, b);
+    pass(2000);
+    CHECK(!node_alive(b));
+    struct node *c = up("c", 1, 0);
+    pass(1000);
+    CHECK(e->delivered_to == c->index);
+    pass(3000); /* the park has come */
+    CHECK(e->place == PLACE_PENDING);
+    CHECK(e->parks == 0);
+    finish();
+}
+
+/* ---- handlers ---- */
+
+TEST(a_slow_and_healthy_handler_runs_once)
+{
+    begin();
+    sim.options.policy.min_idle_ms = 15000;
+    (void)up("a", 1, 0);
+    (void)up("b", 1, 0);
+    pass(200);
+    struct sim_entry *e = entry(PLAN_GOOD, 60000);
+    pass(200);
+    CHECK(e->starts == 1);
+    others_foreign_start(&sim, 0, 15000);
+    pass(61000);
+    CHECK(e->starts == 1);
+    CHECK(e->place == PLACE_ACKED);
+    finish();
+}
+
+TEST(a_wedged_handler_is_retried_and_its_place_is_not_given_away)
+{
+    struct worker_options options;
+
+    begin();
+    node_options(&sim, &options);
+    options.concurrency = 2;
+    options.prefetch = 0;
+    options.timeout_ms = 5000;
+    CHECK(node_start(&sim, "a", &options) != NULL);
+    pass(200);
+    struct sim_entry *e = entry(PLAN_WEDGE_ONCE, 100);
+    struct sim_entry *other = entry(PLAN_GOOD, 100);
+    pass(4000);
+    CHECK(e->starts == 1 && e->place == PLACE_PENDING);
+    CHECK(other->place == PLACE_ACKED);
+    pass(5000);
+    CHECK(e->starts == 2);
+    CHECK(e->failures == 1);
+    CHECK(e->place == PLACE_ACKED);
+    finish();
+}
+
+TEST(poison_is_tried_as_often_as_said_with_its_waits_and_parked_once)
+{
+    begin();
+    (void)up("a", 1, 0);
+    pass(200);
+    struct sim_entry *e = entry(PLAN_POISON, 10);
+    struct sim_entry *others[20];
+    for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+        others[i] = entry(PLAN_GOOD, 10);
+    }
+    pass(1000);
+    for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+        CHECK(others[i]->place == PLACE_ACKED); /* nobody waits behind it */
+    }
+    int64_t least_ms = 1000 + 2000 + 4000 + 8000;
+    pass(least_ms - 1500);
+    CHECK(e->place == PLACE_PENDING);
+    pass(least_ms / 10 + 3000);
+    CHECK(e->place == PLACE_PARKED);
+    CHECK(e->starts == 5);
+    CHECK(bytes_equal(last_record_field(5), bytes_of("max-deliveries")));
+    CHECK(bytes_equal(last_record_field(4), bytes_of("it failed")));
+    finish();
+}
+
+TEST(a_clean_stop_gives_everything_back)
+{
+    begin();
+    struct node *a = up("a", 1, 6);
+    pass(200);
+    struct sim_entry *e[8];
+    for (size_t i = 0; i < ARRAY_SIZE(e); i++) {
+        e[i] = entry(PLAN_GOOD, 700);
+    }
+    pass(300);
+    node_stop(&sim, a);
+    pass(3000);
+    CHECK(!node_alive(a));
+    CHECK(a->exit_code == 0);
+    CHECK(e[0]->place == PLACE_ACKED); /* within the grace */
+    (void)up("b", 4, 0);
+    pass(3000);
+    for (size_t i = 0; i < ARRAY_SIZE(e); i++) {
+        CHECK(e[i]->place == PLACE_ACKED);
+        CHECK(e[i]->starts == 1);
+    }
+    finish();
+}
+
+TEST(a_second_stop_ends_the_grace)
+{
+    begin();
+    struct node *a = up("a", 1, 0);
+    a->options.grace_ms = 1000;
+    pass(200);
+    struct sim_entry *e = entry(PLAN_GOOD, 60000);
+    pass(300);
+    CHECK(e->starts == 1);
+    node_stop(&sim, a);
+    node_stop(&sim, a);
+    pass(500); /* less than the grace */
+    CHECK(!node_alive(a));
+    finish();
+}
+
+/* ---- others interfere ---- */
+
+TEST(an_entry_trimmed_while_it_runs_is_finished_from_memory)
+{
+    begin();
+    struct node *a = up("a", 4, 0);
+    sim.options.policy.min_idle_ms = 60000;
+    pass(200);
+    struct sim_entry *done = entry(PLAN_GOOD, 25000);
+    struct sim_entry *rejected = entry(PLAN_REJECT, 25000);
+    pass(500);
+    CHECK(done->starts == 1 && rejected->starts == 1);
+    others_trim(&sim, 0, 0);
+    pass(30000);
+    CHECK(done->starts == 1 && done->place == PLACE_ACKED);
+    CHECK(rejected->place == PLACE_PARKED);
+    CHECK(bytes_equal(last_record_field(5), bytes_of("trimmed")));
+    CHECK(bytes_equal(last_record_field(4), bytes_of("it failed")));
+    CHECK(node_alive(a));
+    finish();
+}
+
+TEST(what_a_dead_worker_held_and_was_trimmed_is_reported)
+{
+    begin();
+    struct node *a = up("a", 1, 0);
+    pass(200);
+    struct sim_entry *e = entry(PLAN_GOOD, 60000);
+    pass(200);
+    crash(a);
+    others_trim(&sim, 0, 0);
+    struct node *b = up("b", 1, 0);
+    struct sim_entry *next = entry(PLAN_GOOD, 10);
+    pass(12000);
+    CHECK(e->place == PLACE_LOST);
+    CHECK_U64(b->lost_reports, 1);
+    CHECK(next->place == PLACE_ACKED);
+    finish();
+}
+
+TEST(what_a_stranger_leaves_is_taken_after_min_idle)
+{
+    begin();
+    sim.strangers_die = sim.any_fault = true;
+    struct sim_entry *e = entry(PLAN_GOOD, 10);
+    CHECK_U64(others_foreign_read(&sim, 0, "stranger", 1), 1);
+    (void)up("a", 1, 0);
+    pass(59000);
+    CHECK(e->starts == 0);
+    pass(5000);
+    CHECK(e->starts == 1);
+    CHECK(e->place == PLACE_ACKED);
+    finish();
+}
+
+TEST(a_late_done_does_not_touch_a_new_entry_of_the_same_id)
+{
+    static const struct impel_field field = {{"f", 1}, {"v", 1}};
+
+    begin();
+    struct node *a = up("a", 1, 0);
+    pass(200);
+    struct sim_entry *before = entry(PLAN_GOOD, 8000);
+    pass(500);
+    CHECK(before->starts == 1);
+    /* The stream is deleted and made again with an entry of that very ID. */
+    const struct impel_bytes words[] = {bytes_of("DEL"), bytes_of("s0")};
+    struct request *request = request_new(REQUEST_CALL);
+    request->call.args = words;
+    request->call.arg_count = 2;
+    sim.rolled_ms = sim.now_ms; /* the table went with it */
+    sim.streams[0].moved_ms = sim.now_ms;
+    sim.streams[0].count = 0;
+    net_apply(&sim, request, true);
+    request_free(request);
+    struct sim_entry *after = check_add(&sim, 0, before->id);
+    after->plan = PLAN_GOOD;
+    after->handler_ms = 30000;
+    after->loose = true;
+    request = request_new(REQUEST_ADD);
+    request->stream = bytes_of("s0");
+    request->add.id = before->id;
+    request->add.fields = &field;
+    request->add.field_count = 1;
+    request->add.length_max = -1;
+    net_apply(&sim, request, true);
+    CHECK(request->status == IMPEL_OK);
+    request_free(request);
+    pass(20000); /* the old handler has ended long ago */
+    CHECK(after->starts == 1);
+    CHECK(after->place == PLACE_PENDING);
+    CHECK(node_alive(a));
+    finish();
+}
+
+TEST(a_destroyed_group_is_made_again_and_read_from_the_start)
+{
+    begin();
+    struct node *a = up("a", 2, 0);
+    pass(200);
+    struct sim_entry *done = entry(PLAN_GOOD, 10);
+    pass(200);
+    struct sim_entry *running = entry(PLAN_GOOD, 5000);
+    pass(200);
+    CHECK(done->place == PLACE_ACKED && running->starts == 1);
+    fault_group_destroy(&sim, 0);
+    pass(30000);
+    CHECK(running->place == PLACE_ACKED);
+    CHECK(running->starts == 2);
+    CHECK(node_alive(a));
+    finish();
+}
+
+/* ---- others ---- */
+
+TEST(a_sweep_without_a_worker_parks_and_drops_but_never_claims)
+{
+    begin();
+    sim.options.policy.max_deliveries = 1;
+    struct node *a = up("a", 2, 0);
+    pass(200);
+    struct sim_entry *e = entry(PLAN_GOOD, 60000);
+    pass(200);
+    crash(a);
+    others_sweep_start(&sim, 0);
+    pass(10000);
+    CHECK(e->place == PLACE_PARKED);
+    pass(5000);
+    struct model_group *group =
+        stream_group(state_stream(&sim.model.state, bytes_of("s0")), sim_group());
+    CHECK(group_consumer(group, bytes_of("a")) == NULL);
+    CHECK_U64(group->worker_count, 0);
+    finish();
+}
+
+TEST(until_idle_ends_when_nothing_is_left)
+{
+    struct worker_options options;
+
+    begin();
+    node_options(&sim, &options);
+    options.until_idle = true;
+    struct sim_entry *flaky = entry(PLAN_FLAKY, 10);
+    flaky->fails = 2;
+    struct node *a = node_start(&sim, "a", &options);
+    CHECK(a != NULL);
+    pass(2000);
+    CHECK(node_alive(a)); /* it waits for its retry */
+    pass(10000);
+    CHECK(flaky->place == PLACE_ACKED);
+    CHECK(!node_alive(a));
+    CHECK(a->exit_code == 0);
+    finish();
+}
+
+TEST(at_rest_a_worker_asks_little)
+{
+    begin();
+    (void)up("a", 4, 4);
+    pass(5000);
+    uint64_t before = sim.requests;
+    pass(60000);
+    /* A beat and a look a second, a read every two, an audit now and then. */
+    CHECK(sim.requests - before < 200);
+    finish();
+}
+
+int main(int argc, char **argv)
+{
+    int failed = tap_main(argc, argv);
+    world_end();
+    return failed;
+}
