@@ -44,12 +44,13 @@ static struct queued *ring_push(struct worker *w)
     return queued;
 }
 
-void worker_action(struct worker *w, const struct action *action)
+bool worker_action(struct worker *w, const struct action *action)
 {
     struct queued *queued = ring_push(w);
     if (queued != NULL) {
         queued->action = *action;
     }
+    return queued != NULL;
 }
 
 static struct impel_bytes keep(char **at, struct impel_bytes bytes)

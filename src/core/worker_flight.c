@@ -59,20 +59,23 @@ struct flight *flight_submit(struct worker *w, struct stream *s, struct request 
         worker_fail(w, IMPEL_ERR_NOMEM, NULL);
         return NULL;
     }
+    flight->slot = w->flight_free[w->flight_free_count - 1];
+    request->serial = flight->slot;
+    if (!worker_action(w, &(struct action){.kind = ACTION_SUBMIT, .request = request})) {
+        request_free(request);
+        return NULL;
+    }
+    w->flight_free_count--;
+    w->flights[flight->slot] = flight;
+    w->flight_count++;
     flight->request = request;
     flight->stream = s;
     flight->seq = ++w->seq;
     flight->pass = w->pass;
     flight->submitted_ms = w->now_ms;
-    flight->slot = w->flight_free[--w->flight_free_count];
-    w->flights[flight->slot] = flight;
-    w->flight_count++;
-    request->serial = flight->slot;
     if (s != NULL) {
         s->flights++;
-        flight->taking_generation = s->taking_generation;
     }
-    worker_action(w, &(struct action){.kind = ACTION_SUBMIT, .request = request});
     return flight;
 }
 

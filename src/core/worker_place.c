@@ -53,9 +53,23 @@ uint32_t places_for_due(const struct worker *w)
     return places < 0 ? 0 : (uint32_t)places;
 }
 
-bool alone_wanted(const struct worker *w)
+struct stream *alone_stream(struct worker *w)
 {
-    return w->due_last_count > 0 && w->now_ms >= w->alone_again_ms;
+    if (w->due_last_count == 0 || w->now_ms < w->alone_again_ms) {
+        return NULL;
+    }
+    for (size_t i = 0; i < w->stream_count; i++) {
+        struct stream *s = &w->streams[i];
+        if (s->due_last && w->now_ms >= s->again_ms && stream_open(s)) {
+            return s;
+        }
+    }
+    return NULL; /* nothing waits for streams that cannot be worked on now */
+}
+
+bool alone_wanted(struct worker *w)
+{
+    return alone_stream(w) != NULL;
 }
 
 bool alone_busy(const struct worker *w)

@@ -43,13 +43,13 @@ static uint32_t room(const struct worker *w)
     return left > WORKER_READ_MAX ? WORKER_READ_MAX : (uint32_t)left;
 }
 
-static bool may_read(const struct worker *w)
+static bool may_read(struct worker *w)
 {
     return w->read == NULL && !w->stopping && !w->options.recover_only && !alone_wanted(w) &&
            !alone_busy(w) && w->waiting_count < w->options.waiting_max;
 }
 
-int64_t read_due_ms(const struct worker *w)
+int64_t read_due_ms(struct worker *w)
 {
     return may_read(w) && w->read_again_ms > w->now_ms ? w->read_again_ms : INT64_MAX;
 }

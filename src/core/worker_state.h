@@ -301,7 +301,7 @@ struct worker {
 
 /* ---- worker.c ---- */
 void worker_event(struct worker *w, const struct worker_event *event);
-void worker_action(struct worker *w, const struct action *action);
+bool worker_action(struct worker *w, const struct action *action); /* false: memory is out */
 /* Memory is out, or the store cannot be used at all: the end, exit code 1. */
 void worker_fail(struct worker *w, int status, const char *text);
 void worker_end(struct worker *w, int exit_code);
@@ -381,7 +381,10 @@ int64_t places_free(const struct worker *w); /* handlers that nothing runs in or
 bool due_known(const struct worker *w);      /* recovered work waits for a place */
 int64_t due_share(const struct worker *w);   /* of the free places, kept for it */
 uint32_t places_for_due(const struct worker *w);
-bool alone_wanted(const struct worker *w);
+/* The first stream that has a last attempt to claim now, or NULL. While there is one, nothing new is
+ * taken, until nothing runs. */
+struct stream *alone_stream(struct worker *w);
+bool alone_wanted(struct worker *w);
 bool alone_busy(const struct worker *w); /* one runs alone, or is about to */
 bool alone_now(const struct worker *w);  /* nothing runs, nothing is buffered, nothing comes */
 void start_what_can(struct worker *w);
@@ -390,7 +393,7 @@ void start_hold(struct hold *hold);
 /* ---- worker_read.c ---- */
 void read_step(struct worker *w);
 void read_done(struct worker *w, struct flight *flight);
-int64_t read_due_ms(const struct worker *w);
+int64_t read_due_ms(struct worker *w);
 
 /* ---- worker_take.c ---- */
 void take_enter(struct stream *s); /* the group was entered: sweeps begin */

@@ -229,7 +229,14 @@ static void name_taken(struct stream *s, int64_t wait_ms)
                                                .name = w->options.consumer,
                                                .delay_ms = wait_ms});
     }
-    if (w->options.name_exclusive || w->now_ms >= s->name_until_ms) {
+    bool given_up = w->now_ms >= s->name_until_ms;
+    if (given_up && !w->options.name_exclusive) {
+        worker_event(w, &(struct worker_event){.kind = EVENT_NAME_TAKEN,
+                                               .stream_index = s->index,
+                                               .name = w->options.consumer,
+                                               .text = "it is still alive: stopping"});
+    }
+    if (w->options.name_exclusive || given_up) {
         w->drain_code = 1;
         drain_begin(w); /* streams that were entered already are left again */
         w->grace_until_ms = w->now_ms;
@@ -396,5 +403,6 @@ void stream_step(struct stream *s)
         heap_remove(&w->wakes, &s->wake);
         return;
     }
-    heap_put(&w->wakes, &s->wake, next_due_ms(s));
+    /* What was due has been done, or waits for an answer: a deadline of now would only spin. */
+    heap_put(&w->wakes, &s->wake, later(next_due_ms(s), w->now_ms + 1));
 }

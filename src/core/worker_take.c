@@ -197,27 +197,23 @@ static void take_from_due(struct worker *w, uint32_t places)
     take_note_due(s);
 }
 
-static void take_alone(struct worker *w)
+static void take_alone(struct stream *s)
 {
-    if (!alone_now(w)) {
+    if (!alone_now(s->worker)) {
         return;
     }
-    for (size_t i = 0; i < w->stream_count && !alone_busy(w); i++) {
-        struct stream *s = &w->streams[i];
-        if (!s->due_last) {
-            continue;
-        }
-        if (!stream_open(s) || !audit_adopt(s, 1, true)) {
-            take_sweep(s);
-        }
-        take_note_due(s);
+    if (!audit_adopt(s, 1, true)) {
+        take_sweep(s);
     }
+    take_note_due(s);
 }
 
 void take_step(struct worker *w)
 {
-    if (alone_wanted(w)) {
-        take_alone(w);
+    struct stream *last = alone_stream(w);
+
+    if (last != NULL) {
+        take_alone(last);
         return;
     }
     /* A stream that can take nothing now goes behind the others; once round all of them is enough. */

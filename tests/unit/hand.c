@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 struct hand hand;
+bool hand_inside;
 
 struct worker_options hand_options(void)
 {
@@ -30,6 +31,9 @@ void hand_end(void)
     worker_free(hand.worker);
     for (size_t i = 0; i < hand.out_count; i++) {
         request_free(hand.out[i]);
+    }
+    for (size_t i = 0; i < hand.taken_count; i++) {
+        request_free(hand.taken[i]);
     }
     hand = (struct hand){0};
 }
@@ -59,11 +63,19 @@ static void forget_out(const struct request *request)
     }
 }
 
+static bool next_action(struct action *action)
+{
+    hand_inside = true;
+    bool next = worker_next(hand.worker, action);
+    hand_inside = false;
+    return next;
+}
+
 void hand_pump(void)
 {
     struct action action;
 
-    while (worker_next(hand.worker, &action)) {
+    while (next_action(&action)) {
         switch (action.kind) {
         case ACTION_SUBMIT:
             hand.submitted++;
@@ -96,13 +108,20 @@ void hand_start(const struct worker_options *options)
         hand_end(); /* a failed test left it */
     }
     hand.now_ms = 1000000;
+    hand_inside = true;
     hand.worker = worker_new(options, hand.now_ms);
+    hand_inside = false;
     hand_tick();
 }
 
 void hand_tick(void)
 {
+    if (hand.worker == NULL) {
+        return; /* memory was out */
+    }
+    hand_inside = true;
     worker_tick(hand.worker, hand.now_ms);
+    hand_inside = false;
     hand_pump();
 }
 
@@ -111,7 +130,9 @@ void hand_advance(int64_t ms)
     int64_t until_ms = hand.now_ms + ms;
 
     for (int turns = 0; turns < 100000; turns++) {
+        hand_inside = true;
         int64_t wait_ms = worker_tick(hand.worker, hand.now_ms);
+        hand_inside = false;
         hand_pump();
         if (hand.now_ms >= until_ms) {
             return;
@@ -137,6 +158,7 @@ struct request *hand_take_of(enum request_kind kind, const char *stream)
         if (request->kind == kind &&
             (stream == NULL || bytes_equal(request->stream, bytes_of(stream)))) {
             forget_out(request);
+            hand.taken[hand.taken_count++] = request;
             return request;
         }
     }
@@ -151,7 +173,14 @@ struct request *hand_take(enum request_kind kind)
 
 void hand_reply(struct request *request)
 {
+    for (size_t i = 0; i < hand.taken_count; i++) {
+        if (hand.taken[i] == request) {
+            hand.taken[i] = hand.taken[--hand.taken_count];
+        }
+    }
+    hand_inside = true;
     worker_done(hand.worker, request, hand.now_ms);
+    hand_inside = false;
     hand_pump();
 }
 
@@ -258,7 +287,9 @@ void hand_outcome_of(struct delivery *delivery,
             hand.started[i] = NULL;
         }
     }
+    hand_inside = true;
     worker_outcome(hand.worker, delivery, outcome, delay_ms, bytes_of(error), hand.now_ms);
+    hand_inside = false;
     hand_pump();
 }
 

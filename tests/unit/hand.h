@@ -24,6 +24,8 @@ struct hand {
     int64_t now_ms;
     struct request *out[HAND_OUT_MAX]; /* submitted, unanswered */
     size_t out_count;
+    struct request *taken[HAND_OUT_MAX]; /* by the test, unanswered: freed at the end */
+    size_t taken_count;
     struct request *unblocked; /* the last read that was to be ended */
     struct delivery *started[HAND_STARTED_MAX];
     size_t started_count;
@@ -39,6 +41,7 @@ struct hand {
     size_t submitted; /* in all */
 };
 extern struct hand hand;
+extern bool hand_inside; /* the worker is at work, not the test */
 
 struct worker_options hand_options(void); /* one stream "s", group "g", consumer "c" */
 void hand_start(const struct worker_options *options);
