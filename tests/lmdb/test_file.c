@@ -255,6 +255,85 @@ TEST(a_full_disk_is_said_and_survived)
     CHECK(umount2(help_path("disk"), MNT_DETACH) == 0);
 }
 
+/* ---- written without fsync when the machine went down ---- */
+
+/* Makes a loosely written file, and dies with it open. */
+static void make_loose(const char *url)
+{
+    int status = 0;
+
+    (void)fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct store *store = help_open(url);
+        (void)help_group(store, "s", "g");
+        (void)help_add(store, "s", ID_MIN, "loosely");
+        (void)raise(SIGKILL);
+    }
+    CHECK(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status));
+}
+
+/* As the file would be found after a reboot; with `torn` a row is gone as well. */
+static void reboot(const char *path, bool torn)
+{
+    MDB_env *env = NULL;
+    MDB_txn *txn = NULL;
+    MDB_dbi catalog = 0;
+    MDB_dbi entries = 0;
+    char letter[] = "m";
+    MDB_val key = {1, letter};
+    MDB_val value;
+    struct disk_meta meta;
+
+    CHECK(mdb_env_create(&env) == 0);
+    mdb_env_set_maxdbs(env, 8);
+    CHECK(mdb_env_open(env, path, MDB_NOSUBDIR, 0666) == 0);
+    CHECK(mdb_txn_begin(env, NULL, 0, &txn) == 0);
+    CHECK(mdb_dbi_open(txn, "catalog", 0, &catalog) == 0);
+    CHECK(mdb_dbi_open(txn, "entries", 0, &entries) == 0);
+    CHECK(mdb_get(txn, catalog, &key, &value) == 0);
+    memcpy(&meta, value.mv_data, sizeof(meta));
+    CHECK(meta.loose == 1);
+    meta.boot[0] ^= 0xff;
+    value = (MDB_val){sizeof(meta), &meta};
+    CHECK(mdb_put(txn, catalog, &key, &value, 0) == 0);
+    CHECK(!torn || mdb_drop(txn, entries, 0) == 0);
+    CHECK(mdb_txn_commit(txn) == 0);
+    mdb_env_close(env);
+}
+
+TEST(a_loose_file_is_checked_after_a_reboot)
+{
+    char *url = strdup(help_url("loose.db", "?sync=process"));
+
+    make_loose(url);
+    reboot(help_path("loose.db"), false);
+    store_close(help_open(url)); /* whole: it opens */
+    make_loose(url);
+    reboot(help_path("loose.db"), true);
+    refused(url, IMPEL_ERR_CORRUPT, "loose.db", "sync=process");
+    free(url);
+}
+
+TEST(the_stronger_wish_for_durability_wins)
+{
+    char *process = strdup(help_url("both.db", "?sync=process"));
+    char *full = strdup(help_url("both.db", "?sync=full"));
+
+    struct store *one = help_open(process);
+    CHECK(help_add(one, "s", ID_MIN, "1") == IMPEL_OK);
+    CHECK(atomic_load(&((struct handle *)one)->file->nosync));
+    struct store *two = help_open(full);
+    CHECK(help_add(one, "s", ID_MIN, "2") == IMPEL_OK);
+    CHECK(!atomic_load(&((struct handle *)one)->file->nosync));
+    store_close(two);
+    CHECK(help_add(one, "s", ID_MIN, "3") == IMPEL_OK);
+    CHECK(!atomic_load(&((struct handle *)one)->file->nosync));
+    store_close(one);
+    free(process);
+    free(full);
+}
+
 /* ---- damaged ---- */
 
 static size_t read_all(const char *path, uint8_t **data)

@@ -290,6 +290,104 @@ TEST(quick_a_stopped_holder_is_named)
     munmap(shared, sizeof(*shared));
 }
 
+/* ---- a store that stands still ---- */
+
+/* A worker of its own, then the lock, then nothing more. */
+_Noreturn static void stuck_worker(struct shared *shared, const char *url)
+{
+    struct store *store = open_in_child(url, NULL);
+    struct request *beat = help_beat(store, "s", "g", "stuck", 3, 400);
+
+    if (beat->status < 0) {
+        _exit(97);
+    }
+    while (side_lock(&((struct handle *)store)->file->side) < 0) {
+    }
+    atomic_store(&shared->flag, 1);
+    (void)raise(SIGSTOP);
+    _exit(96);
+}
+
+/* Beats as `name` until it is answered; the store may not make it wait for the lock. */
+static void beat_through(struct store *store, const char *name, uint8_t token)
+{
+    struct request *beat = help_request(REQUEST_BEAT, "s", "g");
+    bool over = false;
+    int64_t deadline = help_now_ms() + 20000;
+
+    beat->consumer = bytes_of(name);
+    beat->token = help_token(token);
+    beat->dead_after_ms = 400;
+    beat->done = set_true;
+    beat->owner = &over;
+    store_submit(store, beat);
+    while (!over) {
+        (void)store_turn(store, help_now_ms());
+        CHECK(help_now_ms() < deadline);
+    }
+    CHECK(beat->status == IMPEL_OK && beat->beat.result == BEAT_TAKEN);
+    request_free(beat);
+}
+
+static enum owner_state state_of(struct store *store, const char *name)
+{
+    struct request *look = help_request(REQUEST_LOOK, "s", "g");
+    enum owner_state state = OWNER_FOREIGN;
+
+    look->look.flags = LOOK_BEAT;
+    look->dead_after_ms = 400;
+    CHECK(help_run(store, look) == IMPEL_OK);
+    for (size_t i = 0; i < look->look.owner_count; i++) {
+        if (bytes_equal(look->look.owners[i].name, bytes_of(name))) {
+            state = look->look.owners[i].state;
+        }
+    }
+    request_free(look);
+    return state;
+}
+
+TEST(quick_beats_pass_a_store_that_stands_still)
+{
+    struct shared *shared = shared_new();
+    char *url = strdup(help_url("still.db", "?sync=process"));
+    bool added = false;
+
+    pid_t pid = fork();
+    if (pid == 0) {
+        await_flag(shared, 9);
+        stuck_worker(shared, url);
+    }
+    struct store *store = help_open(url);
+    CHECK(help_group(store, "s", "g") == IMPEL_OK);
+    request_free(help_beat(store, "s", "g", "a", 1, 400));
+    atomic_store(&shared->flag, 9);
+    await_flag(shared, 1);
+    struct request *add = help_request(REQUEST_ADD, "s", "");
+    struct impel_field field = {bytes_of("f"), bytes_of("v")};
+    add->add.fields = &field;
+    add->add.field_count = 1;
+    add->add.length_max = -1;
+    add->done = set_true;
+    add->owner = &added;
+    store_submit(store, add);
+    for (int64_t end = help_now_ms() + 1500; help_now_ms() < end;) {
+        beat_through(store, "a", 1);
+        CHECK(!added);
+    }
+    kill_and_reap(pid);
+    while (!added) {
+        (void)store_turn(store, help_now_ms());
+    }
+    request_free(add);
+    /* Nobody judged while it stood; now the one who beat is alive and the other is dead. */
+    beat_through(store, "a", 1);
+    CHECK(state_of(store, "a") == OWNER_LIVE);
+    CHECK(state_of(store, "stuck") == OWNER_DEAD);
+    store_close(store);
+    free(url);
+    munmap(shared, sizeof(*shared));
+}
+
 /* ---- killed between commit and wake-up ---- */
 
 static _Atomic int woken;

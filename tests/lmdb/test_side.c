@@ -209,6 +209,36 @@ TEST(the_table_is_full_with_an_error)
     side_close(&side);
 }
 
+/* ---- whoever held the lock for long ---- */
+
+TEST(a_slow_holder_beats_for_its_own)
+{
+    struct store *store = help_open(help_url("slow.db", "?sync=process"));
+    struct handle *handle = (struct handle *)store;
+
+    CHECK(help_group(store, "s", "g") == IMPEL_OK);
+    request_free(help_beat(store, "s", "g", "quick", 1, 60000));
+    request_free(help_beat(store, "s", "g", "silent", 2, 60000));
+    CHECK_U64(handle->refs.count, 2);
+    struct side *side = &handle->file->side;
+    struct side_row *quick = &side->rows[handle->refs.items[0].side.row];
+    struct side_row *silent = &side->rows[handle->refs.items[1].side.row];
+    struct exec exec = {.env = handle->file, .refs = &handle->refs};
+    /* A turn that began when the one had just beaten and the other was late already. */
+    exec.boot_ms = help_now_ms();
+    handle->refs.items[0].beat_ms = exec.boot_ms;
+    handle->refs.items[1].beat_ms = exec.boot_ms - 40000;
+    int64_t quick_ms = side_beat_ms(quick);
+    int64_t silent_ms = side_beat_ms(silent);
+    while (help_now_ms() <= quick_ms) {
+        usleep(500);
+    }
+    exec_beat_own(&exec);
+    CHECK(side_beat_ms(quick) > quick_ms);
+    CHECK(side_beat_ms(silent) == silent_ms);
+    store_close(store);
+}
+
 /* ---- everybody died ---- */
 
 _Noreturn static void mortal(const char *url)

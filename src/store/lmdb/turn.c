@@ -64,8 +64,10 @@ static void turn_settle(struct handle *handle, struct request *request, int stat
 
 /* ---- without the lock ---- */
 
-/* Tries a request in a read transaction. True: it is over. */
-static bool read_only_try(struct exec *exec, struct handle *handle, struct request *request)
+/* Tries a request in a read transaction. True: it is over. `behind`: a write was submitted before
+ * it, and may make what it misses. */
+static bool
+read_only_try(struct exec *exec, struct handle *handle, struct request *request, bool behind)
 {
     struct op *op = request->store_data;
 
@@ -73,6 +75,10 @@ static bool read_only_try(struct exec *exec, struct handle *handle, struct reque
     if (request->kind == REQUEST_BEAT) {
         int rc = op->fast_failed ? 0 : exec_beat_fast(exec, request);
         op->fast_failed = true;
+        if (rc < 0 && behind) {
+            exec_reset(request);
+            return false;
+        }
         if (rc != 0) {
             turn_end(handle, request, rc);
         }
@@ -110,7 +116,7 @@ void turn_without_lock(struct handle *handle)
             began = env_begin_read(handle->file, &handle->reader, &txn, &err) >= 0;
             exec.boot_ms = side_now_ms();
         }
-        if (!fits || !began || txn.status < 0 || !read_only_try(&exec, handle, request)) {
+        if (!fits || !began || txn.status < 0 || !read_only_try(&exec, handle, request, wrote)) {
             wrote = true;
             queue_push(&rest, request);
         }
