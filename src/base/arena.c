@@ -91,3 +91,19 @@ void arena_release(struct arena *arena)
     }
     arena->used = 0;
 }
+
+void arena_reset(struct arena *arena, size_t keep_max)
+{
+    size_t size = 0;
+
+    for (const struct arena_block *block = arena->blocks; block != NULL; block = block->next) {
+        size += block->size;
+    }
+    if (arena->blocks == NULL || arena->blocks->next != NULL || size > keep_max) {
+        arena_release(arena);
+        if (size > 0 && size <= keep_max) {
+            (void)arena_grow(arena, size); /* without it the next use begins from nothing */
+        }
+    }
+    arena->used = 0;
+}

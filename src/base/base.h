@@ -54,6 +54,9 @@ void *arena_calloc(struct arena *arena, size_t count, size_t size); /* checks th
 /* A copy of the bytes in the arena. On failure returns false and leaves `out` alone. */
 bool arena_copy(struct arena *arena, struct impel_bytes bytes, struct impel_bytes *out);
 void arena_release(struct arena *arena); /* frees all; the arena is empty and ready again */
+/* The same, but keeps one block that holds as much as all did together, unless that is more than
+ * `keep_max`: for an arena that is filled over and over. */
+void arena_reset(struct arena *arena, size_t keep_max);
 
 /* ---- buf: a growable run of bytes with a maximum ---- */
 
