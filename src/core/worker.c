@@ -191,6 +191,12 @@ void worker_pump(struct worker *w)
         drain_step(w);
         return;
     }
+    if (w->buffered_count > 0 && !due_known(w) &&
+        places_free(w) <= (int64_t)w->buffered_count) {
+        /* The buffer fills all places anyway, so this takes none from recovered work; and the store
+         * may bring the next entries while the handlers of these run. */
+        read_step(w);
+    }
     start_what_can(w);
     take_step(w);
     read_step(w);
