@@ -1,20 +1,31 @@
-/* claim.c -- walking an abandoned owner's pending rows: one script judges, claims, parks and reaps;
- * what is too large for it to park goes out again in a MULTI each (park.c). */
+/* claim.c -- walking an abandoned owner's pending rows: one script judges, claims, parks and reaps.
+ *
+ * The entries that it claimed are fetched afterwards, by one XRANGE over all of them as a rule: they
+ * are the caller's by then, and passing them through the script would cost more than the rest of it.
+ * One that is trimmed just in between is reaped like those that the script found gone. What is too
+ * large for a script to park goes out again in a MULTI each (park.c). */
 #include "store/redis/redis.h"
 
 #include <string.h>
 
 enum {
     STAGE_WALK,
-    STAGE_LARGE, /* one MULTI for each */
+    STAGE_FETCH,    /* XRANGE over all that was claimed */
+    STAGE_EACH,     /* XRANGE for each that this did not reach */
+    STAGE_GONE,     /* XACK for those that are gone from the stream since */
+    STAGE_LARGE,    /* one MULTI for each */
+    FETCH_MORE = 8, /* entries in between that are not ours, beside a quarter */
     LARGE_REPLIES = 4,
     ANSWER_SIZE = 17,
 };
 
 struct walking {
+    struct impel_id *ids; /* that were claimed, one for each of the request's entries */
     struct large *large;
     size_t large_count;
     struct impel_error why; /* of the MULTI whose replies come in */
+    size_t gone;            /* of those that were asked for one by one */
+    bool failed;            /* memory for one of these was out */
 };
 
 static void walking_free(struct op *op)
@@ -57,14 +68,85 @@ static int send_walk(struct op *op, struct buf *out)
     return 1;
 }
 
-static int claim_send(struct op *op, struct buf *out)
+static void
+put_range(struct op *op, struct impel_id first, struct impel_id last, size_t count, struct buf *out)
+{
+    cmd_begin(op);
+    cmd_text(op, "XRANGE");
+    cmd_bytes(op, op->request->stream);
+    cmd_id(op, first);
+    cmd_id(op, last);
+    cmd_text(op, "COUNT");
+    cmd_number(op, (int64_t)count);
+    cmd_end(op, out);
+}
+
+/* The k-th of the claimed whose entry has not come; `entry_count` if there is none. */
+static size_t nth_missing(const struct request *request, size_t k)
+{
+    size_t i = 0;
+
+    for (; i < request->claim_from.entry_count; i++) {
+        if (request->claim_from.entries[i].entry == NULL && k-- == 0) {
+            break;
+        }
+    }
+    return i;
+}
+
+static int send_each(struct op *op, struct buf *out)
 {
     const struct walking *walking = op->user;
     const struct request *request = op->request;
     int replies = 0;
 
-    if (op->stage == STAGE_WALK) {
+    for (size_t i = 0; i < request->claim_from.entry_count; i++) {
+        if (request->claim_from.entries[i].entry == NULL) {
+            put_range(op, walking->ids[i], walking->ids[i], 1, out);
+            replies++;
+        }
+    }
+    return replies;
+}
+
+static int send_gone(struct op *op, struct buf *out)
+{
+    const struct walking *walking = op->user;
+    const struct request *request = op->request;
+
+    cmd_begin(op);
+    cmd_text(op, "XACK");
+    cmd_bytes(op, request->stream);
+    cmd_bytes(op, request->group);
+    for (size_t i = 0; i < request->claim_from.entry_count; i++) {
+        if (request->claim_from.entries[i].entry == NULL) {
+            cmd_id(op, walking->ids[i]);
+        }
+    }
+    cmd_end(op, out);
+    return 1;
+}
+
+static int claim_send(struct op *op, struct buf *out)
+{
+    const struct walking *walking = op->user;
+    const struct request *request = op->request;
+    size_t count = request->claim_from.entry_count;
+    int replies = 0;
+
+    switch (op->stage) {
+    case STAGE_WALK:
         return send_walk(op, out);
+    case STAGE_FETCH:
+        put_range(op, walking->ids[0], walking->ids[count - 1],
+                  count == 1 ? 1 : count + count / 4 + FETCH_MORE, out);
+        return 1;
+    case STAGE_EACH:
+        return send_each(op, out);
+    case STAGE_GONE:
+        return send_gone(op, out);
+    default:
+        break;
     }
     for (size_t i = 0; i < walking->large_count; i++) {
         replies += large_send(op, &walking->large[i], request->claim_from.dead_letter, out);
@@ -90,25 +172,27 @@ read_settled(struct arena *arena, const struct value *from, struct settled **out
     return *out != NULL;
 }
 
-static bool read_entries(struct op *op, const struct value *from)
+/* ID, deliveries, idle of each; the entries themselves come later. */
+static bool read_claimed(struct op *op, const struct value *from)
 {
     struct request *request = op->request;
+    struct walking *walking = op->user;
+    size_t count = from->item_count / 3;
 
     request->claim_from.entry_count = 0;
     request->claim_from.entries =
-        arena_calloc(&request->arena, from->item_count + 1, sizeof(struct delivered));
-    if (request->claim_from.entries == NULL) {
+        arena_calloc(&request->arena, count + 1, sizeof(struct delivered));
+    walking->ids = arena_calloc(&request->arena, count + 1, sizeof(struct impel_id));
+    if (request->claim_from.entries == NULL || walking->ids == NULL) {
         return false;
     }
-    for (size_t i = 0; i < from->item_count; i++) {
-        const struct value *each = item(from, i);
-        struct delivered *out = &request->claim_from.entries[request->claim_from.entry_count];
-        out->entry = entry_of(op->store, item(each, 0), item(each, 3));
-        if (out->entry == NULL) {
+    for (size_t i = 0; i < count; i++) {
+        struct delivered *out = &request->claim_from.entries[i];
+        if (!item_id(from, i * 3, &walking->ids[i])) {
             return false;
         }
-        out->deliveries = item_number(each, 1);
-        out->idle_ms = item_number(each, 2);
+        out->deliveries = item_number(from, i * 3 + 1);
+        out->idle_ms = item_number(from, i * 3 + 2);
         out->from = request->claim_from.state;
         request->claim_from.entry_count++;
     }
@@ -118,12 +202,11 @@ static bool read_entries(struct op *op, const struct value *from)
 static bool read_large(struct op *op, const struct value *from, struct impel_bytes row)
 {
     struct request *request = op->request;
-    struct walking *walking = arena_calloc(&request->arena, 1, sizeof(*walking));
+    struct walking *walking = op->user;
 
-    if (walking == NULL || !arena_copy(&request->arena, row, &row)) {
+    if (!arena_copy(&request->arena, row, &row)) {
         return false;
     }
-    op->user = walking;
     walking->large = arena_calloc(&request->arena, from->item_count, sizeof(struct large));
     for (size_t i = 0; walking->large != NULL && i < from->item_count; i++) {
         const struct value *each = item(from, i);
@@ -157,9 +240,14 @@ static void park_failed(struct request *request, struct impel_bytes why)
 static bool read_walk(struct op *op, const struct value *reply)
 {
     struct request *request = op->request;
+    struct walking *walking = arena_calloc(&request->arena, 1, sizeof(*walking));
     size_t large = item(reply, 15)->item_count;
     size_t failed = (size_t)item_number(reply, 6);
 
+    op->user = walking;
+    if (walking == NULL) {
+        return false;
+    }
     request->claim_from.state = (enum owner_state)item_number(reply, 1);
     request->claim_from.beat = (enum beat_result)item_number(reply, 2);
     request->claim_from.park_failed = 0;
@@ -175,7 +263,7 @@ static bool read_walk(struct op *op, const struct value *reply)
     request->claim_from.due_first = request->claim_from.next = ID_MIN;
     (void)item_id(reply, 11, &request->claim_from.due_first);
     (void)item_id(reply, 14, &request->claim_from.next);
-    return read_entries(op, item(reply, 3)) &&
+    return read_claimed(op, item(reply, 3)) &&
            read_settled(&request->arena, item(reply, 4), &request->claim_from.parked,
                         &request->claim_from.parked_count) &&
            read_settled(&request->arena, item(reply, 5), &request->claim_from.reaped,
@@ -183,19 +271,20 @@ static bool read_walk(struct op *op, const struct value *reply)
            (large == 0 || read_large(op, item(reply, 15), item_bytes(reply, 16)));
 }
 
-/* A large one was parked: the list has to grow by one. */
-static bool add_parked(struct request *request, const struct large *large)
+/* One more in a list of the answer. */
+static bool
+add_settled(struct request *request, struct settled **list, size_t *count, struct settled settled)
 {
-    size_t count = request->claim_from.parked_count;
-    struct settled *more = arena_calloc(&request->arena, count + 1, sizeof(*more));
+    struct settled *more = arena_calloc(&request->arena, *count + 1, sizeof(*more));
 
     if (more == NULL) {
         return false;
     }
-    memcpy(more, request->claim_from.parked, count * sizeof(*more));
-    more[count] = (struct settled){large->id, large->deliveries};
-    request->claim_from.parked = more;
-    request->claim_from.parked_count++;
+    if (*count > 0) {
+        memcpy(more, *list, *count * sizeof(*more));
+    }
+    more[(*count)++] = settled;
+    *list = more;
     return true;
 }
 
@@ -206,7 +295,9 @@ static enum op_next take_large(struct op *op, const struct value *reply)
 
     if (large_take(op, reply, &result, &walking->why)) {
         const struct large *large = &walking->large[op->taken / LARGE_REPLIES];
-        if (result == ITEM_DONE && !add_parked(op->request, large)) {
+        if (result == ITEM_DONE && !add_settled(op->request, &op->request->claim_from.parked,
+                                                &op->request->claim_from.parked_count,
+                                                (struct settled){large->id, large->deliveries})) {
             result = ITEM_FAILED;
         }
         if (result == ITEM_FAILED) {
@@ -217,11 +308,109 @@ static enum op_next take_large(struct op *op, const struct value *reply)
     return op->taken + 1 < op->replies ? OP_MORE : claim_over(op, IMPEL_OK);
 }
 
-static enum op_next claim_take(struct op *op, const struct value *reply)
+/* ---- the entries ---- */
+
+/* On to the large ones, if there are any. */
+static enum op_next fetched(struct op *op)
 {
-    if (op->stage == STAGE_LARGE) {
-        return take_large(op, reply);
+    const struct walking *walking = op->user;
+
+    if (walking->large_count > 0) {
+        op->stage = STAGE_LARGE;
+        return OP_AGAIN;
     }
+    return claim_over(op, IMPEL_OK);
+}
+
+/* Both are in the order of IDs. */
+static enum op_next take_range(struct op *op, const struct value *reply)
+{
+    const struct walking *walking = op->user;
+    struct request *request = op->request;
+    struct impel_id id;
+    size_t at = 0, found = 0;
+
+    for (size_t i = 0; i < reply->item_count; i++) {
+        const struct value *each = item(reply, i);
+        if (!item_id(each, 0, &id)) {
+            return op_garbled(op);
+        }
+        while (at < request->claim_from.entry_count && id_compare(walking->ids[at], id) < 0) {
+            at++;
+        }
+        if (at < request->claim_from.entry_count && id_equal(walking->ids[at], id)) {
+            struct entry *entry = entry_of(op->store, item(each, 0), item(each, 1));
+            if (entry == NULL) {
+                return claim_over(op, IMPEL_ERR_NOMEM);
+            }
+            request->claim_from.entries[at++].entry = entry;
+            found++;
+        }
+    }
+    if (found < request->claim_from.entry_count) {
+        op->stage = STAGE_EACH;
+        return OP_AGAIN;
+    }
+    return fetched(op);
+}
+
+/* The replies are in the order of those that were missing; each that comes makes the next one the
+ * first of those that are missing, except for what is gone. */
+static enum op_next take_each(struct op *op, const struct value *reply)
+{
+    struct walking *walking = op->user;
+    struct request *request = op->request;
+    const struct value *entry = item(reply, 0);
+
+    if (op->taken == 0) {
+        walking->gone = 0;
+    }
+    size_t at = nth_missing(request, walking->gone);
+    ASSERT(at < request->claim_from.entry_count);
+    if (entry->kind != VALUE_ARRAY) {
+        walking->gone++;
+    } else {
+        request->claim_from.entries[at].entry = entry_of(op->store, item(entry, 0), item(entry, 1));
+        if (request->claim_from.entries[at].entry == NULL) {
+            walking->failed = true;
+            walking->gone++;
+        }
+    }
+    if (op->taken + 1 < op->replies) {
+        return OP_MORE;
+    }
+    if (walking->failed) {
+        return claim_over(op, IMPEL_ERR_NOMEM);
+    }
+    if (walking->gone > 0) {
+        op->stage = STAGE_GONE;
+        return OP_AGAIN;
+    }
+    return fetched(op);
+}
+
+static enum op_next take_gone(struct op *op)
+{
+    const struct walking *walking = op->user;
+    struct request *request = op->request;
+    size_t kept = 0;
+
+    for (size_t i = 0; i < request->claim_from.entry_count; i++) {
+        struct delivered *each = &request->claim_from.entries[i];
+        if (each->entry != NULL) {
+            request->claim_from.entries[kept++] = *each;
+        } else if (!add_settled(request, &request->claim_from.reaped,
+                                &request->claim_from.reaped_count,
+                                (struct settled){walking->ids[i], each->deliveries - 1})) {
+            return claim_over(op, IMPEL_ERR_NOMEM);
+        }
+    }
+    request->claim_from.entry_count = kept;
+    return fetched(op);
+}
+
+static enum op_next take_walk(struct op *op, const struct value *reply)
+{
     if (reply->kind == VALUE_ERROR && reply_status(reply->bytes) == IMPEL_ERR_REPLACED) {
         op->request->claim_from.beat = BEAT_OCCUPIED;
     }
@@ -234,11 +423,27 @@ static enum op_next claim_take(struct op *op, const struct value *reply)
     if (!read_walk(op, reply)) {
         return claim_over(op, IMPEL_ERR_NOMEM);
     }
-    if (op->user != NULL) {
-        op->stage = STAGE_LARGE;
+    if (op->request->claim_from.entry_count > 0) {
+        op->stage = STAGE_FETCH;
         return OP_AGAIN;
     }
-    return claim_over(op, IMPEL_OK);
+    return fetched(op);
+}
+
+static enum op_next claim_take(struct op *op, const struct value *reply)
+{
+    switch (op->stage) {
+    case STAGE_WALK:
+        return take_walk(op, reply);
+    case STAGE_FETCH:
+        return reply->kind == VALUE_ERROR ? op_refused(op, reply) : take_range(op, reply);
+    case STAGE_EACH:
+        return take_each(op, reply);
+    case STAGE_GONE:
+        return take_gone(op);
+    default:
+        return take_large(op, reply);
+    }
 }
 
 const struct op_kind op_claim = {

@@ -25,7 +25,8 @@ enum {
     PAUSE_MAX_MS = 1000,
     IN_MAX = 1024 * 1024 * 1024,
     OUT_MAX = 1024 * 1024 * 1024,
-    GREETING_MAX = 1024 * 1024, /* a server that is none may say anything */
+    TREE_KEEP_MAX = 4 * 1024 * 1024, /* of a reply's tree: a thousand entries take a tenth of it */
+    GREETING_MAX = 1024 * 1024,      /* a server that is none may say anything */
 };
 
 enum step {
@@ -421,10 +422,9 @@ static size_t link_received(void *user, struct impel_bytes input)
             break;
         }
         link_reply(link, &reply);
-        arena_release(&link->arena);
+        arena_reset(&link->arena, TREE_KEEP_MAX);
         taken += size;
     }
-    arena_release(&link->arena);
     if (link->conn == conn) {
         const struct op *op = link->sent.first;
         net_expect(link->conn, op != NULL ? patience_ms(op) : -1, op != NULL ? op->kind->name : "");

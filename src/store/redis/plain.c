@@ -70,16 +70,24 @@ static int add_send(struct op *op, struct buf *out)
 
 static enum op_next add_take(struct op *op, const struct value *reply)
 {
+    struct request *request = op->request;
+    bool generated = id_is_zero(request->add.id);
+
     if (reply->kind == VALUE_ERROR) {
         return op_refused(op, reply);
     }
     if (reply->kind == VALUE_NULL) {
         return failed(op, IMPEL_ERR_NOT_FOUND, "no such stream");
     }
-    if (reply->kind != VALUE_BULK || id_parse(reply->bytes, 0, &op->request->add.id) < 0) {
+    if (reply->kind != VALUE_BULK || id_parse(reply->bytes, 0, &request->add.id) < 0) {
         return op_garbled(op);
     }
-    return finished(op);
+    tell_time(op);
+    if (generated && request->add.id.seq == 0) {
+        request->store_now_ms = (int64_t)request->add.id.ms; /* it is the time that was taken */
+    }
+    op_finish(op, IMPEL_OK);
+    return OP_DONE;
 }
 
 const struct op_kind op_add = {.name = "XADD", .send = add_send, .take = add_take};

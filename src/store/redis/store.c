@@ -327,15 +327,6 @@ static void redis_cancel(struct store *base, struct request *request)
 
 /* ---- turning ---- */
 
-static void redis_submit(struct store *base, struct request *request)
-{
-    struct redis_store *store = (struct redis_store *)base;
-
-    request->next = NULL;
-    request->store_data = NULL;
-    *store->queued_last = request;
-    store->queued_last = &request->next;
-}
 
 const struct op_kind *op_kind_of(const struct request *request)
 {
@@ -397,6 +388,23 @@ static void send_queued(struct redis_store *store)
         }
         bool blocks = request->kind == REQUEST_READ && request->read.block_ms > 0;
         op_submit(op, blocks ? &store->read : &store->main);
+    }
+}
+
+/* A READ goes out at once where it can: the server fetches entries while the driver still works. */
+static void redis_submit(struct store *base, struct request *request)
+{
+    struct redis_store *store = (struct redis_store *)base;
+    bool reads = request->kind == REQUEST_READ && store->queued_first == NULL;
+
+    request->next = NULL;
+    request->store_data = NULL;
+    *store->queued_last = request;
+    store->queued_last = &request->next;
+    if (reads && store->main.state == LINK_READY) {
+        send_queued(store);
+        link_flush(&store->main);
+        link_flush(&store->read);
     }
 }
 

@@ -2,7 +2,7 @@
 -- KEYS: 3 the dead-letter stream. ARGV: 6 owner, 7 "1" for unowned rows, 8 from, 9 rows at most,
 -- 10 claims at most, 11 "1" last attempts too, 12 "1" park and reap, 13 min-idle, 14 max deliveries,
 -- 15 and 16 the backoff's base and cap.
--- Answers: now, state, beat, claimed, parked, reaped, failed parks, the first one's error, rows, due,
+-- Answers: now, state, beat, claimed (ID, deliveries, idle, ID, ...), parked, reaped, failed parks, the first one's error, rows, due,
 -- last ones among them, first due, not due, wait, next, rows too large to park here, the owner's row.
 local error = absent()
 if error then
@@ -23,6 +23,7 @@ local base, cap = tonumber(ARGV[15]), tonumber(ARGV[16])
 if me == '' then
     claims_max = 0
 end
+claims_max = math.min(claims_max, 4000) -- IDs in one command
 
 -- 16 bits from the ID, so that all workers agree on the jitter.
 local function hash(id)
@@ -139,38 +140,63 @@ local function step(id, idle, deliveries)
     return true
 end
 
--- One row more than may be examined, to know whether that was the end.
-local function list()
+local function list(from, limit)
     if not unowned then
-        return call('XPENDING', stream, group, ARGV[8], '+', rows_max + 1, owner)
+        return call('XPENDING', stream, group, from, '+', limit, owner)
     end
-    return call('XPENDING', stream, group, ARGV[8], '+', rows_max + 1)
+    return call('XPENDING', stream, group, from, '+', limit)
 end
 
+-- About as many rows at a time as can be claimed, and one row more than may be examined, to know
+-- whether that was the end.
+local function walk()
+    local from = ARGV[8]
+    local chunk = claims_max > 0 and claims_max + 1 or rows_max + 1
+    while from do
+        local limit = math.min(chunk, rows_max - rows + 1)
+        local all = list(from, limit)
+        from = #all == limit and next_id(all[limit][1])
+        if #all > 8 and not first_id then
+            learn_bounds()
+        end
+        for _, pending in ipairs(all) do
+            local id, idle = pending[1], pending[3]
+            local other = unowned and not (pending[2] == '' and idle < 0)
+            if rows == rows_max or not (other or step(id, idle, pending[4])) then
+                next_row = id
+                return
+            end
+            rows = rows + 1
+        end
+    end
+end
 if state ~= ME and state ~= LIVE and state ~= UNKNOWN then
-    local all = list()
-    if #all > 8 then
-        learn_bounds()
-    end
-    for i, pending in ipairs(all) do
-        local foreign = unowned and not (pending[2] == '' and pending[3] < 0)
-        if i > rows_max or (not foreign and not step(pending[1], pending[3], pending[4])) then
-            next_row = pending[1]
-            break
-        end
-        rows = rows + 1
-    end
+    walk()
 end
 
-local claimed = {}
-if #claim_ids > 0 then
-    local entries = take(claim_ids, claim_counts)
-    for i, id in ipairs(claim_ids) do
-        if entries[id] then
-            claimed[#claimed + 1] = {id, num(claim_counts[i] + 1), num(claim_idles[i]), entries[id]}
-        else
-            reaped[#reaped + 1] = {id, num(claim_counts[i])}
-        end
+-- Without the entries, which would go through here word by word: who asked fetches them. With JUSTID
+-- the count has to be given; the IDs of one count go together.
+local claimed, there = {}, {}
+local by_count = {}
+for i, id in ipairs(claim_ids) do
+    local count = claim_counts[i]
+    local command = by_count[count] or {'XCLAIM', stream, group, me, 0}
+    by_count[count] = command
+    command[#command + 1] = id
+end
+for count, command in pairs(by_count) do
+    local n = #command
+    command[n + 1], command[n + 2], command[n + 3] = 'RETRYCOUNT', num(count + 1), 'JUSTID'
+    for _, id in ipairs(call(unpack(command))) do
+        there[id] = true
+    end
+end
+for i, id in ipairs(claim_ids) do
+    if there[id] then
+        local n = #claimed
+        claimed[n + 1], claimed[n + 2], claimed[n + 3] = id, claim_counts[i] + 1, claim_idles[i]
+    else
+        reaped[#reaped + 1] = {id, num(claim_counts[i])}
     end
 end
 call('HSET', tab, 'cursor', (next_row == '' and '0-0' or next_row) .. ' ' .. owner)
