@@ -152,7 +152,7 @@ static int print_status(const struct status *status, bool json, struct impel_err
     } else {
         write_table(&out, status);
         if (status->stream_count == 0) {
-            console_note("there is no stream with a group in this store");
+            console_note("there is nothing to show in this store");
         }
     }
     rc = buf_status(&out);

@@ -377,11 +377,19 @@ static int list_given(const struct gatherer *gatherer, struct impel_bytes **name
     return IMPEL_OK;
 }
 
-/* A stream nobody asked for by name is left out if it has no group to show: a dead-letter stream is
- * seen in the groups that park to it. */
+/* A stream nobody asked for by name is left out if it has no group and a dead-letter stream's name:
+ * that one is seen in the groups that park to it. */
 static bool worth_showing(const struct gatherer *gatherer, const struct status_stream *stream)
 {
-    return gatherer->options->streams.count > 0 || stream->group_count > 0;
+    static const char suffix[] = ":dead";
+    size_t size = sizeof(suffix) - 1;
+
+    if (gatherer->options->streams.count > 0 || stream->group_count > 0) {
+        return true;
+    }
+    return gatherer->options->group == NULL &&
+           (stream->name.size < size ||
+            memcmp((const char *)stream->name.data + stream->name.size - size, suffix, size) != 0);
 }
 
 int status_gather(struct status *status,
