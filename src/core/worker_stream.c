@@ -147,11 +147,7 @@ void stream_group_lost(struct stream *s, const struct flight *flight)
                                            .name = w->options.group,
                                            .count = 1});
     while (!list_empty(&s->held)) {
-        struct hold *hold = CONTAINER(s->held.next, struct hold, held);
-        if (hold->run != NULL) {
-            hold->run->forget = true;
-        }
-        hold_lost(hold);
+        hold_lost(CONTAINER(s->held.next, struct hold, held));
     }
     for (struct link *link = list_take(&s->acks); link != NULL; link = list_take(&s->acks)) {
         s->ack_count--;

@@ -204,6 +204,27 @@ TEST(a_last_attempt_waits_to_be_alone)
     end();
 }
 
+TEST(whoever_is_alone_is_given_a_last_attempt_and_nothing_else)
+{
+    begin(true);
+    struct request *look = looked();
+    owner_add(look, "a", 1, OWNER_DEAD);
+    owner_add(look, "b", 1, OWNER_DEAD);
+    done(look);
+    step("a", 0, 0, 0, 1);
+    struct request *find = next(0);
+    find->claim_from.state = OWNER_DEAD;
+    find->claim_from.due = find->claim_from.due_last = 1;
+    done(find);
+    CHECK(next(0) == NULL);
+    struct request *claim = sweep_next(sweep, 1, true, now_ms);
+    CHECK(bytes_equal(claim->claim_from.owner, bytes_of("b")));
+    CHECK(claim->claim_from.flags & CLAIM_LAST);
+    claim->claim_from.state = OWNER_DEAD;
+    done(claim);
+    end();
+}
+
 TEST(an_owner_that_came_back_is_left_alone)
 {
     begin(true);

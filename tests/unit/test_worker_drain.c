@@ -183,8 +183,11 @@ TEST(all_that_the_store_says_is_ours_is_released_before_the_row_goes)
     CHECK(hand.events[EVENT_RELEASED] == 1000);
     struct request *leave = hand_take(REQUEST_LEAVE);
     hand_advance(5000);
+    hand_fail(leave, IMPEL_ERR_DISCONNECTED);
+    hand_advance(5000);
     CHECK(hand_count(REQUEST_BEAT) == 0); /* a beat now would bring the row back */
-    leave->leave.left = false;            /* something was still held */
+    leave = hand_take(REQUEST_LEAVE);
+    leave->leave.left = false; /* something was still held */
     hand_reply(leave);
     hand_tick();
     hand_ok_all(REQUEST_BEAT);

@@ -81,6 +81,27 @@ TEST(one_place_takes_turns)
     hand_end();
 }
 
+TEST(one_place_takes_turns_with_the_buffer_too)
+{
+    struct worker_options options = hand_options();
+    options.prefetch = 3;
+    hand_start(&options);
+    hand_ready();
+    hand_deliver(hand_take(REQUEST_READ), 0, 1, 4);
+    hand_look(next_look(), dead_owner);
+    struct request *find = hand_take(REQUEST_CLAIM_FROM);
+    find->claim_from.state = OWNER_DEAD;
+    find->claim_from.due = 9;
+    find->claim_from.due_first.ms = 100;
+    hand_reply(find);
+    hand_outcome(1, OUTCOME_DONE);
+    CHECK(hand_running(2) == NULL);
+    hand_claim(hand_take(REQUEST_CLAIM_FROM), 100, 2, 101);
+    hand_outcome(100, OUTCOME_DONE);
+    CHECK(hand_running(2) != NULL && hand_count(REQUEST_CLAIM_FROM) == 0);
+    hand_end();
+}
+
 TEST(a_quarter_is_kept_for_due_work)
 {
     struct worker_options options = hand_options();
@@ -303,14 +324,21 @@ TEST(an_adopted_last_attempt_runs_alone)
     hand_end();
 }
 
-TEST(an_entry_in_an_answer_on_its_way_is_not_adopted)
+static const struct hand_owner me_and_dead[] = {
+    {"c", 9, OWNER_ME}, {"w", 9, OWNER_DEAD}, {NULL, 0, 0}};
+
+TEST(an_entry_in_a_read_on_its_way_is_not_adopted)
 {
     struct worker_options options = hand_options();
     options.concurrency = 2;
     hand_start(&options);
     hand_ready();
+    hand_deliver(hand_take(REQUEST_READ), 0, 1, 1);
     struct request *read = hand_take(REQUEST_READ); /* served; its answer is on its way */
-    hand_look(next_look(), (const struct hand_owner[]){{"c", 1, OWNER_ME}, {NULL, 0, 0}});
+    hand_look(next_look(), &me_and_dead[2]);
+    hand_look(next_look(), (const struct hand_owner[]){{"c", 9, OWNER_ME}, {NULL, 0, 0}});
+    hand_outcome(1, OUTCOME_DONE); /* a place that the read has not reserved */
+    hand_ok_all(REQUEST_ACK);
     keep_beating(2000);
     list(hand_take(REQUEST_PENDING), 5, 1);
     keep_beating(500);
@@ -318,7 +346,30 @@ TEST(an_entry_in_an_answer_on_its_way_is_not_adopted)
     hand_deliver(read, 0, 5, 1);
     keep_beating(500);
     CHECK(hand_count(REQUEST_ADOPT) == 0);
-    CHECK(hand_running(5) != NULL && hand.started_count == 1);
+    CHECK(hand_running(5) != NULL && hand.started_count == 2);
+    hand_end();
+}
+
+TEST(an_entry_in_a_claim_on_its_way_is_not_adopted)
+{
+    struct worker_options options = hand_options();
+    options.concurrency = 2;
+    options.recover_only = true;
+    hand_start(&options);
+    hand_ready();
+    hand_look(next_look(), me_and_dead);
+    hand_claim(hand_take(REQUEST_CLAIM_FROM), 4, 2, 5);
+    struct request *claim = hand_take(REQUEST_CLAIM_FROM); /* done; its answer is on its way */
+    CHECK_U64(claim->claim_from.claims_max, 1);
+    hand_outcome(4, OUTCOME_DONE);
+    hand_ok_all(REQUEST_ACK);
+    keep_beating(2000);
+    list(hand_take(REQUEST_PENDING), 7, 2);
+    keep_beating(500);
+    CHECK(hand_count(REQUEST_ADOPT) == 0);
+    hand_claim(claim, 7, 2, 0);
+    keep_beating(500);
+    CHECK(hand_running(7) != NULL && hand_count(REQUEST_ADOPT) == 0);
     hand_end();
 }
 
