@@ -1,6 +1,7 @@
 /* The Lua twin of the policy computes what the C one computes, to the millisecond: random entries,
  * counts, idle times and policies, each judged by both. */
 #include "base/value.h"
+#include "fake.h"
 #include "redis_server.h"
 #include "store/store.h"
 #include "tap.h"
@@ -247,6 +248,82 @@ TEST(a_walk_parks_entries_that_are_too_wide_for_a_script)
         CHECK(bytes_equal(record->fields[widths[i] + 9].value, bytes_of("10")));
     }
     request_free(range);
+}
+
+TEST(claims_that_lie_far_apart_bring_their_entries)
+{
+    begin();
+    command("XGROUP CREATE s g 0 MKSTREAM");
+    for (int i = 1; i <= 300; i++) {
+        command("XADD s %d-0 n %d", i, i);
+        command("XREADGROUP GROUP g %s STREAMS s >", i % 30 == 0 ? "gone" : "busy");
+    }
+    struct request *walk = walk_of("gone");
+    walk->consumer = bytes_of("w");
+    walk->claim_from.policy.max_deliveries = 5;
+    walk->claim_from.claims_max = 9;
+    run(walk);
+    CHECK_U64(walk->claim_from.entry_count, 9);
+    for (size_t i = 0; i < 9; i++) {
+        const struct delivered *each = &walk->claim_from.entries[i];
+        CHECK(id_equal(each->entry->id, (struct impel_id){30 * (i + 1), 0}));
+        CHECK(each->deliveries == 2 && each->from == OWNER_FOREIGN);
+        CHECK(bytes_equal(each->entry->fields[0].name, bytes_of("n")));
+    }
+    CHECK(id_equal(walk->claim_from.next, (struct impel_id){300, 0}));
+    request_free(walk);
+}
+
+/* The walk claims 1-0, 2-0 and 3-0 of "gone"; 2-0 is trimmed before it is fetched. */
+static bool
+trim_between(struct buf *out, const struct impel_bytes *args, size_t count, int connection)
+{
+    (void)connection;
+    if (fake_greeting(out, args, count)) {
+        return true;
+    }
+    if (bytes_equal_nocase(args[0], "evalsha")) {
+        buf_append_text(out, "*17\r\n:1700000000000\r\n:3\r\n:0\r\n"
+                             "*9\r\n$3\r\n1-0\r\n:2\r\n:70000\r\n$3\r\n2-0\r\n:2\r\n:70000\r\n"
+                             "$3\r\n3-0\r\n:2\r\n:70000\r\n*0\r\n*0\r\n:0\r\n$0\r\n\r\n:3\r\n:0\r\n"
+                             ":0\r\n$0\r\n\r\n:0\r\n:-1\r\n$0\r\n\r\n*0\r\n$0\r\n\r\n");
+    } else if (bytes_equal_nocase(args[0], "xrange") && bytes_equal(args[2], bytes_of("1-0"))) {
+        buf_append_text(out, "*1\r\n*2\r\n$3\r\n1-0\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n");
+    } else if (bytes_equal_nocase(args[0], "xrange") && bytes_equal(args[2], bytes_of("3-0"))) {
+        buf_append_text(out, "*1\r\n*2\r\n$3\r\n3-0\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n");
+    } else if (bytes_equal_nocase(args[0], "xrange")) {
+        buf_append_text(out, "*0\r\n");
+    } else {
+        bool right = bytes_equal_nocase(args[0], "xack") && count == 4 &&
+                     bytes_equal(args[3], bytes_of("2-0"));
+        buf_append_text(out, right ? ":1\r\n" : "-ERR unexpected\r\n");
+    }
+    return true;
+}
+
+TEST(an_entry_that_is_trimmed_between_claim_and_fetch_is_reaped)
+{
+    struct fake fake;
+    char url[96];
+
+    store_close(store);
+    store = NULL;
+    fake_start(&fake, trim_between);
+    (void)snprintf(url, sizeof(url), "unix://%s", fake.socket);
+    CHECK(store_open(url, NULL, &store, NULL) == IMPEL_OK);
+    struct request *walk = walk_of("gone");
+    walk->consumer = bytes_of("w");
+    walk->claim_from.claims_max = 9;
+    run(walk);
+    CHECK_U64(walk->claim_from.entry_count, 2);
+    CHECK(id_equal(walk->claim_from.entries[1].entry->id, (struct impel_id){3, 0}));
+    CHECK_U64(walk->claim_from.reaped_count, 1);
+    CHECK(id_equal(walk->claim_from.reaped[0].id, (struct impel_id){2, 0}));
+    CHECK(walk->claim_from.reaped[0].deliveries == 1);
+    request_free(walk);
+    store_close(store);
+    store = NULL;
+    fake_end(&fake);
 }
 
 TEST(a_wide_entry_that_cannot_be_parked_stays_pending)

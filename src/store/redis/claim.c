@@ -172,12 +172,34 @@ read_settled(struct arena *arena, const struct value *from, struct settled **out
     return *out != NULL;
 }
 
-/* ID, deliveries, idle of each; the entries themselves come later. */
+/* The i-th of the claimed, with the entry where it came along. */
+static bool read_one(
+    struct op *op, const struct value *from, size_t i, struct impel_id *id, struct delivered *out)
+{
+    const struct value *row = item(from, i);
+    bool whole = row->kind == VALUE_ARRAY;
+    size_t at = whole ? 0 : i * 3;
+
+    row = whole ? row : from;
+    if (!item_id(row, at, id)) {
+        return false;
+    }
+    out->deliveries = item_number(row, at + 1);
+    out->idle_ms = item_number(row, at + 2);
+    out->from = op->request->claim_from.state;
+    if (whole) {
+        out->entry = entry_of(op->store, item(row, 0), item(row, 3));
+    }
+    return true;
+}
+
+/* A script answers a flat list, ID, deliveries, idle of each, and the entries are fetched later; a
+ * server of our own answers rows with the entry in each. */
 static bool read_claimed(struct op *op, const struct value *from)
 {
     struct request *request = op->request;
     struct walking *walking = op->user;
-    size_t count = from->item_count / 3;
+    size_t count = item(from, 0)->kind == VALUE_ARRAY ? from->item_count : from->item_count / 3;
 
     request->claim_from.entry_count = 0;
     request->claim_from.entries =
@@ -187,13 +209,9 @@ static bool read_claimed(struct op *op, const struct value *from)
         return false;
     }
     for (size_t i = 0; i < count; i++) {
-        struct delivered *out = &request->claim_from.entries[i];
-        if (!item_id(from, i * 3, &walking->ids[i])) {
+        if (!read_one(op, from, i, &walking->ids[i], &request->claim_from.entries[i])) {
             return false;
         }
-        out->deliveries = item_number(from, i * 3 + 1);
-        out->idle_ms = item_number(from, i * 3 + 2);
-        out->from = request->claim_from.state;
         request->claim_from.entry_count++;
     }
     return true;
@@ -423,7 +441,7 @@ static enum op_next take_walk(struct op *op, const struct value *reply)
     if (!read_walk(op, reply)) {
         return claim_over(op, IMPEL_ERR_NOMEM);
     }
-    if (op->request->claim_from.entry_count > 0) {
+    if (nth_missing(op->request, 0) < op->request->claim_from.entry_count) {
         op->stage = STAGE_FETCH;
         return OP_AGAIN;
     }
