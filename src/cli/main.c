@@ -3,10 +3,12 @@
 #include "cli/command.h"
 #include "cli/console.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int unknown_command(const char *name)
 {
@@ -147,6 +149,20 @@ static int run_command(const struct command *command, int argc, char **argv, con
     return rc == IMPEL_ERR_INVALID ? EXIT_MISUSE : EXIT_FAILED;
 }
 
+/* Closed standard descriptors would be given to the first files that are opened: what is meant for
+ * standard output would then be written into the store. Held open the wrong way round they go on
+ * failing as closed ones do. */
+static bool hold_standard_descriptors(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 &&
+            open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* For as long as the process lives. */
 static char **words;
 static const char *password;
@@ -156,6 +172,9 @@ int main(int argc, char **argv)
     const struct command *command;
     const char *name;
 
+    if (!hold_standard_descriptors()) {
+        return EXIT_FAILED;
+    }
     /* A reader that went away is told by EPIPE, which becomes a message and an exit code. */
     signal(SIGPIPE, SIG_IGN);
     words = take_argv(argc, argv);

@@ -4,7 +4,7 @@
 import os
 import shutil
 
-from impeltest import (check, contains, equal, impel, impel_ok, json_lines, main, run, skip, test)
+from impeltest import (IMPEL, check, contains, equal, impel, impel_ok, json_lines, main, run, skip, test)
 
 
 def fails(done, code, *parts):
@@ -36,6 +36,27 @@ def folders_that_cannot_be_made_or_written(tmp):
     else:
         (tmp / "shut").mkdir(mode=0o500)
         fails(impel("add", "--stream", "s", "a=1", store=tmp / "shut" / "db"), 1)
+
+
+@test
+def closed_standard_descriptors_are_not_given_to_the_store(tmp):
+    impel_ok("add", "--stream", "s", "--jsonl", store=tmp / "db", stdin='{"a":"b"}\n' * 1000)
+    for closed, args in [(">&-", "read --stream s"), ("<&-", "add --stream s --jsonl"),
+                         (">&- 2>&- <&-", "call XRANGE s - +")]:
+        line = "%s %s --store lmdb:%s" % (IMPEL, args, tmp / "db")
+        if "call" in args:
+            line = "IMPEL_STORE=lmdb:%s %s %s" % (tmp / "db", IMPEL, args)
+        equal(run(["sh", "-c", "%s %s" % (line, closed)]).code, 1, line)
+    contains(impel_ok("check", store=tmp / "db"), "1000 entries")
+
+
+@test
+def a_file_that_is_no_store_gets_no_companions(tmp):
+    (tmp / "notes").write_text("not a store, and longer than the head of one")
+    for command in ["read", "add"]:
+        words = ["a=1"] if command == "add" else []
+        fails(impel(command, "--stream", "s", *words, store=tmp / "notes"), 1, "notes")
+    equal(sorted(path.name for path in tmp.glob("notes*")), ["notes"])
 
 
 @test
