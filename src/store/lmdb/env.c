@@ -443,6 +443,11 @@ static int env_open_mdb(struct lmdb_env *env, uint64_t map_size, struct impel_er
                          "?map=",
                          env->path, size >> 20);
     }
+    if (code == EACCES) {
+        return error_set(err, IMPEL_ERR_READ_ONLY,
+                         "%s-lock: %s: who uses a store must be able to write all of its files",
+                         env->path, strerror(code));
+    }
     return env_explain(env, lmdb_status_of(code), mdb_strerror(code), err);
 }
 
@@ -486,7 +491,10 @@ env_new(const struct env_options *options, struct lmdb_env **out, struct impel_e
         rc = error_set(err, IMPEL_ERR_LIMIT, "the path is too long");
         goto done;
     }
-    rc = side_open(&env->side, side_path, options->sync, err);
+    /* A file that is something else's stays without a side file. Where there is one, somebody may be
+     * making the store just now: then it is looked at under the lock only. */
+    rc = access(side_path, F_OK) == 0 ? IMPEL_OK : env_check_file(env->path, err);
+    rc = rc < 0 ? rc : side_open(&env->side, side_path, options->sync, err);
     rc = rc < 0 ? rc : env_lock_to_open(env, err);
     if (rc < 0) {
         goto done;
