@@ -177,6 +177,7 @@ int main(int argc, char **argv)
     }
     /* A reader that went away is told by EPIPE, which becomes a message and an exit code. */
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* so is a limit on the size of files, by EFBIG */
     words = take_argv(argc, argv);
     password = take_password();
     if (words == NULL) {

@@ -64,10 +64,7 @@ _Noreturn static void guard_main(int fd, struct table *table, pid_t worker)
     if (worker_fd >= 0 && getppid() != worker) {
         worker_fd = -1; /* gone already; the pipe says so too */
     }
-    fd = spawn_close_all_but(fd, worker_fd);
-    if (worker_fd >= 0) {
-        worker_fd = fd + 1;
-    }
+    spawn_close_all_but(fd, worker_fd);
     bool gone = false;
     while (!gone) {
         struct pollfd fds[] = {{.fd = fd, .events = POLLIN}, {.fd = worker_fd, .events = POLLIN}};

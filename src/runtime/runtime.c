@@ -6,6 +6,7 @@
 #include <sys/random.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -224,8 +225,35 @@ static void on_metrics(uv_timer_t *handle)
     write_metrics(runtime);
 }
 
+/* Whether a worker has the descriptors for its loop, its store, its guard and one command. Where
+ * there are fewer libuv aborts, or no command could ever be started. */
+static bool descriptors_suffice(void)
+{
+    int fds[20];
+    size_t count = 0;
+
+    while (count < ARRAY_SIZE(fds)) {
+        fds[count] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        if (fds[count] < 0) {
+            break;
+        }
+        count++;
+    }
+    bool suffice = count == ARRAY_SIZE(fds);
+    while (count > 0) {
+        (void)close(fds[--count]);
+    }
+    return suffice;
+}
+
 static int init_loop(struct runtime *runtime, struct impel_error *err)
 {
+    if (!descriptors_suffice()) {
+        return error_set(err, IMPEL_ERR_LIMIT,
+                         "a worker cannot open the files it needs: %s; raise the limit "
+                         "(ulimit -n)",
+                         strerror(errno));
+    }
     if (uv_loop_init(&runtime->loop) != 0) {
         return error_set(err, IMPEL_ERR_IO, "no event loop: %s", strerror(errno));
     }

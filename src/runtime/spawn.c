@@ -100,32 +100,27 @@ int spawn_pipe(int fds[2])
     return 0;
 }
 
-static void close_from(unsigned first)
+static void close_between(unsigned first, unsigned last)
 {
-    if (syscall(SYS_close_range, first, ~0U, 0) == 0) {
+    if (first > last || syscall(SYS_close_range, first, last, 0) == 0) {
         return;
     }
     /* Before Linux 5.9: all of our own are close-on-exec; of others' this gets the usual ones. */
-    for (unsigned fd = first; fd < 65536; fd++) {
+    for (unsigned fd = first; fd <= last && fd < 65536; fd++) {
         (void)close((int)fd);
     }
 }
 
-int spawn_close_all_but(int first, int second)
+void spawn_close_all_but(int first, int second)
 {
-    enum { FIRST = STDERR_FILENO + 1, SECOND };
-    /* Up and out of the way before they come down, lest one overwrites the other. */
-    int high_first = fcntl(first, F_DUPFD, SECOND + 1);
-    int high_second = second >= 0 ? fcntl(second, F_DUPFD, SECOND + 1) : -1;
-    (void)dup2(high_first, FIRST);
-    if (high_second >= 0) {
-        (void)dup2(high_second, SECOND);
+    unsigned low = (unsigned)(second >= 0 && second < first ? second : first);
+    unsigned high = (unsigned)(second > first ? second : first);
+
+    if (low > 0) {
+        close_between(0, low - 1);
     }
-    for (int fd = 0; fd <= STDERR_FILENO; fd++) {
-        (void)close(fd);
-    }
-    close_from(high_second >= 0 ? SECOND + 1 : SECOND);
-    return FIRST;
+    close_between(low + 1, high > 0 ? high - 1 : 0);
+    close_between(high + 1, ~0U);
 }
 
 /* ---- signals ---- */
@@ -177,7 +172,7 @@ static int child_main(void *user)
     if (dup2(child->stdin_fd, STDIN_FILENO) < 0 || dup2(child->stderr_fd, STDERR_FILENO) < 0) {
         error = errno;
     } else {
-        close_from(STDERR_FILENO + 1);
+        close_between(STDERR_FILENO + 1, ~0U);
         error = exec_once(child, child->env);
         if (error == E2BIG) {
             error = exec_once(child, child->small_env);

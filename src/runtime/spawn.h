@@ -44,7 +44,8 @@ int spawn_pipe(int fds[2]);
 
 /* Every signal to `disposition` (SIG_DFL or SIG_IGN), and none blocked. */
 void spawn_reset_signals(void (*disposition)(int));
-/* Closes every descriptor but these two (the second may be -1), which become 3 and 4. Returns 3. */
-int spawn_close_all_but(int first, int second);
+/* Closes every descriptor but these two (the second may be -1). They keep their numbers: to copy
+ * them takes a free one, which there may not be. */
+void spawn_close_all_but(int first, int second);
 
 #endif /* IMPEL_RUNTIME_SPAWN_H */

@@ -51,6 +51,13 @@ def closed_standard_descriptors_are_not_given_to_the_store(tmp):
 
 
 @test
+def a_limit_on_the_size_of_files_is_told(tmp):
+    impel_ok("add", "--stream", "s", "a=1", store=tmp / "db")
+    line = "ulimit -f 0; %s add --stream s a=2 --store lmdb:%s" % (IMPEL, tmp / "db")
+    fails(run(["bash", "-c", line]), 1, str(tmp / "db"))
+
+
+@test
 def a_file_that_is_no_store_gets_no_companions(tmp):
     (tmp / "notes").write_text("not a store, and longer than the head of one")
     for command in ["read", "add"]:
