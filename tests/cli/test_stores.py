@@ -58,6 +58,36 @@ def a_limit_on_the_size_of_files_is_told(tmp):
 
 
 @test
+def a_full_disk_is_told_and_work_goes_on(tmp):
+    (tmp / "disk").mkdir()
+    script = """
+        mount -t tmpfs -o size=2m tmpfs disk || exit 99
+        cd disk
+        export IMPEL_STORE=lmdb:db
+        yes '{"v":"0123456789012345678901234567890123456789"}' | head -n 40000 |
+            %(impel)s add --stream s --jsonl
+        echo add: $?
+        %(impel)s run --stream s --group g --until-idle=1s -- true 2>run.err
+        echo run: $?
+        %(impel)s check; echo check: $?
+        mount -o remount,size=8m "$PWD"
+        %(impel)s call XTRIM s MAXLEN 5 >/dev/null; echo trim: $?
+        mount -o remount,size=2m "$PWD"
+        rm -f db*; head -c 8m /dev/zero >fill
+        %(impel)s add --stream s a=1; echo new: $?
+        %(impel)s run --stream s --group g --until-idle -- true; echo new run: $?
+        """ % {"impel": IMPEL}
+    done = run(["unshare", "--mount", "--map-root-user", "sh", "-c", script], cwd=tmp)
+    if done.code == 99 or "unshare" in done.err:
+        skip("no filesystem of one's own can be mounted here: " + done.err.strip())
+    contains(done.err, "the disk is full")
+    contains(done.err, "No space left on device")
+    for line in ["add: 1", "trim: 0", "check: 0", "new: 1", "new run: 1"]:
+        contains(done.out, line + "\n", done.err)
+    check("run: 135" not in done.out, done.out)
+
+
+@test
 def a_file_that_is_no_store_gets_no_companions(tmp):
     (tmp / "notes").write_text("not a store, and longer than the head of one")
     for command in ["read", "add"]:

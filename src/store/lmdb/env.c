@@ -13,6 +13,7 @@
 #include <sys/statvfs.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -26,7 +27,8 @@
 enum {
     OPEN_LOCK_MS = 10000, /* how long an opener waits for the lock */
     COUNT_FREE_PERCENT = 90,
-    DISK_FULL_SIZE = 1 << 20, /* less than this is left on a full disk */
+    LOCK_FILE_SIZE = 4096 + ENV_READERS_MAX * 64, /* LMDB's head, and a cache line a reader */
+    DISK_FULL_SIZE = 1 << 20,                     /* less than this is left on a full disk */
 };
 
 static struct {
@@ -412,6 +414,27 @@ static int env_lock_to_open(struct lmdb_env *env, struct impel_error *err)
     return IMPEL_OK;
 }
 
+/* Takes the room for LMDB's table of readers, which it writes through a mapping. Not while the file is
+ * open in this process: to close any descriptor of it gives up LMDB's fcntl locks. */
+static int reserve_readers(const struct lmdb_env *env, struct impel_error *err)
+{
+    char path[PATH_MAX];
+    int code = 0;
+
+    if (snprintf(path, sizeof(path), "%s-lock", env->path) >= (int)sizeof(path)) {
+        return error_set(err, IMPEL_ERR_LIMIT, "the path is too long");
+    }
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd >= 0) {
+        code = side_reserve(fd, 0, LOCK_FILE_SIZE);
+        close(fd);
+    } else {
+        code = errno;
+    }
+    return code == 0 ? IMPEL_OK
+                     : error_set(err, lmdb_status_of(code), "%s: %s", path, strerror(code));
+}
+
 /* Opens LMDB's environment, with less address space where the wanted is refused. */
 static int env_open_mdb(struct lmdb_env *env, uint64_t map_size, struct impel_error *err)
 {
@@ -442,11 +465,6 @@ static int env_open_mdb(struct lmdb_env *env, uint64_t map_size, struct impel_er
                          "%s: the system refuses a map of %" PRIu64 " MiB: see `ulimit -v`, or set "
                          "?map=",
                          env->path, size >> 20);
-    }
-    if (code == EACCES) {
-        return error_set(err, IMPEL_ERR_READ_ONLY,
-                         "%s-lock: %s: who uses a store must be able to write all of its files",
-                         env->path, strerror(code));
     }
     return env_explain(env, lmdb_status_of(code), mdb_strerror(code), err);
 }
@@ -504,6 +522,7 @@ env_new(const struct env_options *options, struct lmdb_env **out, struct impel_e
         rc = env_check_pages(env->path, err);
         side_share(&env->side);
     }
+    rc = rc < 0 ? rc : reserve_readers(env, err);
     rc = rc < 0 ? rc : env_open_mdb(env, options->map_size, err);
     rc = rc < 0 ? rc : env_format(env, err);
     side_unlock(&env->side);

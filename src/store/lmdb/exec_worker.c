@@ -151,7 +151,7 @@ static int write_row(struct exec *exec,
     }
     if (row == NULL) {
         return exec_fail(exec, request, IMPEL_ERR_FULL,
-                         "the workers table is full: fewer workers, or `impel serve`");
+                         "no room for one more worker in the workers table, or on the disk");
     }
     ref_keep(exec, table, row, request);
     *result = first || fresh ? BEAT_TAKEN : BEAT_REVIVED;

@@ -20,6 +20,7 @@ enum {
     SIDE_GROUPS_AT = 4096,
     SIDE_ROWS_AT = SIDE_GROUPS_AT + SIDE_GROUPS_MAX * (int)sizeof(struct side_group),
     SIDE_SIZE = SIDE_ROWS_AT + SIDE_ROWS_MAX * (int)sizeof(struct side_row),
+    SIDE_RESERVED = SIDE_ROWS_AT + 65536, /* so that the first workers can start on a full disk */
     SIDE_JOIN_MS = 10000, /* how long another opener may take to make the file */
 };
 
@@ -94,12 +95,28 @@ static int lock_init(pthread_mutex_t *lock, struct impel_error *err)
                                  strerror(code));
 }
 
-/* Empties a file that is ours alone. Truncating first frees and zeroes what is in it. */
+int side_reserve(int fd, size_t from, size_t size)
+{
+    int code;
+
+    do {
+        code = fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)size) == 0 ? 0 : errno;
+    } while (code == EINTR);
+    return code == ENOSPC || code == EDQUOT ? code : 0;
+}
+
+/* Empties a file that is ours alone. Truncating first frees and zeroes what is in it. The file stays
+ * empty where the disk has no room for what everybody writes. */
 static int side_clear(struct side *side, struct impel_error *err)
 {
-    if (ftruncate(side->fd, 0) < 0 || ftruncate(side->fd, SIDE_SIZE) < 0) {
-        return error_set(err, errno == ENOSPC ? IMPEL_ERR_FULL : IMPEL_ERR_IO, "%s",
-                         strerror(errno));
+    int code = ftruncate(side->fd, 0) < 0 ? errno : side_reserve(side->fd, 0, SIDE_RESERVED);
+
+    if (code == 0 && ftruncate(side->fd, SIDE_SIZE) < 0) {
+        code = errno;
+    }
+    if (code != 0) {
+        return error_set(err, code == ENOSPC || code == EDQUOT ? IMPEL_ERR_FULL : IMPEL_ERR_IO,
+                         "%s", strerror(code));
     }
     side->header->magic = SIDE_MAGIC;
     side->header->version = SIDE_VERSION;
@@ -117,9 +134,11 @@ static int side_make(struct side *side, enum side_sync sync, struct impel_error 
     int rc = IMPEL_OK;
 
     side_boot(boot);
-    bool whole = fstat(side->fd, &st) == 0 && st.st_size == SIDE_SIZE &&
-                 atomic_load(&header->ready) == 1 && header->magic == SIDE_MAGIC &&
-                 header->version == SIDE_VERSION && header->rows_used <= SIDE_ROWS_MAX;
+    bool whole =
+        fstat(side->fd, &st) == 0 && st.st_size == SIDE_SIZE && atomic_load(&header->ready) == 1 &&
+        header->magic == SIDE_MAGIC && header->version == SIDE_VERSION &&
+        header->rows_used <= SIDE_ROWS_MAX &&
+        side_reserve(side->fd, 0, SIDE_ROWS_AT + header->rows_used * sizeof(struct side_row)) == 0;
     rc = whole ? IMPEL_OK : side_clear(side, err);
     rc = rc < 0 ? rc : lock_init(&header->lock, err);
     if (rc < 0) {

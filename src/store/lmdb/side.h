@@ -121,6 +121,10 @@ int side_identify(struct side *side, const uint8_t identity[16], struct impel_er
 /* True if nobody else has the store open; then, and until side_share(), nobody else can open it. */
 bool side_alone(struct side *side);
 void side_share(struct side *side);
+/* Takes room on the disk for bytes of a mapped file before they are written: a write to a mapping
+ * has no error to return, where the disk is full the process gets SIGBUS. ENOSPC, EDQUOT, or 0 (also
+ * where the filesystem cannot say). */
+int side_reserve(int fd, size_t from, size_t size);
 /* The machine's boot, all zero if unknown. */
 void side_boot(uint8_t boot[SIDE_BOOT_SIZE]);
 

@@ -141,7 +141,15 @@ static struct side_row *row_new(struct side *side)
         header->row_free = row->next;
         return row;
     }
-    return header->rows_used < SIDE_ROWS_MAX ? &side->rows[header->rows_used++] : NULL;
+    if (header->rows_used >= SIDE_ROWS_MAX) {
+        return NULL;
+    }
+    row = &side->rows[header->rows_used];
+    if (side_reserve(side->fd, (size_t)((char *)row - (char *)header), sizeof(*row)) != 0) {
+        return NULL;
+    }
+    header->rows_used++;
+    return row;
 }
 
 struct side_row *side_take(struct side *side,
