@@ -191,8 +191,7 @@ void worker_pump(struct worker *w)
         drain_step(w);
         return;
     }
-    if (w->buffered_count > 0 && !due_known(w) &&
-        places_free(w) <= (int64_t)w->buffered_count) {
+    if (w->buffered_count > 0 && !due_known(w) && places_free(w) <= (int64_t)w->buffered_count) {
         /* The buffer fills all places anyway, so this takes none from recovered work; and the store
          * may bring the next entries while the handlers of these run. */
         read_step(w);
