@@ -1,11 +1,17 @@
-/* bench.h -- one measurement: the same work done by Impel and by a plain LMDB loop.
+/* bench.h -- one measurement: the same work done by Impel, by a plain LMDB loop, and by the loops
+ * that people write against Redis.
  *
- * Both sides work in a fresh folder on the same number of entries of the same size, and only the
- * work itself is timed, not the making of the entries. */
+ * All sides work in a fresh folder (and a fresh redis-server) on entries of the same size, and only
+ * the work itself is timed, not the making of the entries, nor the starting of programs. */
 #ifndef IMPEL_CLI_BENCH_H
 #define IMPEL_CLI_BENCH_H
 
 #include "base/base.h"
+
+#include <sys/types.h>
+
+#define BENCH_STREAM "bench"
+#define BENCH_GROUP  "bench"
 
 enum bench_work {
     BENCH_STEADY,  /* read, no-op handler, ack */
@@ -13,6 +19,7 @@ enum bench_work {
 };
 
 enum {
+    BENCH_ADD_BATCH = 2000,   /* entries that are made in one transaction */
     BENCH_READ_BATCH = 1000,  /* of a read: WORKER_READ_MAX */
     BENCH_CLAIM_BATCH = 200,  /* of a claim: SWEEP_CLAIMS_MAX */
     BENCH_CONCURRENCY = 1000, /* places for recovered entries, which never wait in a buffer */
@@ -21,6 +28,7 @@ enum {
 struct bench_case {
     enum bench_work work;
     bool sync_full; /* an fsync for each commit; else none */
+    bool redis;     /* on the redis-server of bench_redis_start() instead of the embedded store */
     uint64_t entries;
     size_t value_size;
     const char *folder; /* a fresh one, of this run's own */
@@ -29,8 +37,25 @@ struct bench_case {
 /* Each gives the seconds that the work took. */
 int bench_plain(const struct bench_case *bench, double *seconds, struct impel_error *err);
 int bench_impel(const struct bench_case *bench, double *seconds, struct impel_error *err);
+/* By bench/peers/NAME, on entries that bench_prepare() has made. */
+int bench_loop(const struct bench_case *bench,
+               const char *name,
+               double *seconds,
+               struct impel_error *err);
+bool bench_loop_found(const char *name);
+
+/* Makes the entries, the group, and for BENCH_RECOVER reads them all for a consumer that is gone. */
+int bench_prepare(const struct bench_case *bench, struct impel_error *err);
+
+/* A redis-server in the folder of the case, without persistence. */
+bool bench_redis_found(void);
+int bench_redis_start(const struct bench_case *bench, pid_t *pid, struct impel_error *err);
+void bench_redis_end(pid_t pid);
+void bench_socket(const struct bench_case *bench, char *path, size_t size);
 
 double bench_now(void); /* seconds, for differences */
+/* What was written to the file before is on the disk, so that the work does not pay for it. */
+void bench_settle(const char *path);
 
 /* How much memory, beyond what it has without entries, a worker takes that holds `entries` of
  * `value_size` bytes; mapped files do not count. */

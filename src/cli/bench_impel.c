@@ -8,9 +8,6 @@
 #include <string.h>
 #include <time.h>
 
-#define STREAM "bench"
-#define GROUP  "bench"
-
 static int no_memory(struct impel_error *err)
 {
     return error_set(err, IMPEL_ERR_NOMEM, "out of memory");
@@ -48,7 +45,7 @@ static struct request *new_add(const struct bench_case *bench, const char *value
         return NULL;
     }
     *field = (struct impel_field){bytes_of("v"), {value, bench->value_size}};
-    add->stream = bytes_of(STREAM);
+    add->stream = bytes_of(BENCH_STREAM);
     add->add.fields = field;
     add->add.field_count = 1;
     add->add.length_max = -1;
@@ -67,7 +64,7 @@ static int add_entries(const struct bench_case *bench, struct store *store, stru
         struct request *add = new_add(bench, value);
         if (add == NULL) {
             rc = no_memory(err);
-        } else if (i % 2000 == 0 || i == bench->entries) {
+        } else if (i % BENCH_ADD_BATCH == 0 || i == bench->entries) {
             rc = ask(store, add, err);
         } else {
             add->owner = &failed;
@@ -87,15 +84,15 @@ static int create_group(struct store *store, struct impel_error *err)
     if (create == NULL) {
         return no_memory(err);
     }
-    create->stream = bytes_of(STREAM);
-    create->group = bytes_of(GROUP);
+    create->stream = bytes_of(BENCH_STREAM);
+    create->group = bytes_of(BENCH_GROUP);
     return ask(store, create, err);
 }
 
 /* Hands all entries to the consumer of released entries: abandoned, and claimable at once. */
 static int abandon_entries(struct store *store, struct impel_error *err)
 {
-    static const struct impel_bytes streams[] = {{STREAM, sizeof(STREAM) - 1}};
+    static const struct impel_bytes streams[] = {{BENCH_STREAM, sizeof(BENCH_STREAM) - 1}};
     size_t got;
 
     do {
@@ -103,7 +100,7 @@ static int abandon_entries(struct store *store, struct impel_error *err)
         if (read == NULL) {
             return no_memory(err);
         }
-        read->group = bytes_of(GROUP);
+        read->group = bytes_of(BENCH_GROUP);
         read->consumer = bytes_of(RELEASED_NAME);
         read->read.streams = streams;
         read->read.stream_count = 1;
@@ -121,12 +118,26 @@ static int abandon_entries(struct store *store, struct impel_error *err)
     return IMPEL_OK;
 }
 
-static int prepare(const struct bench_case *bench, const char *url, struct impel_error *err)
+static void make_url(const struct bench_case *bench, bool sync_full, char *url, size_t size)
+{
+    if (bench->redis) {
+        char socket[128];
+        bench_socket(bench, socket, sizeof(socket));
+        snprintf(url, size, "unix://%s", socket);
+        return;
+    }
+    snprintf(url, size, "lmdb:%s/impel.db?sync=%s", bench->folder, sync_full ? "full" : "process");
+}
+
+int bench_prepare(const struct bench_case *bench, struct impel_error *err)
 {
     static const struct store_env env;
     struct store *store = NULL;
-    int rc = store_open(url, &env, &store, err);
+    char url[256];
+    int rc;
 
+    make_url(bench, false, url, sizeof(url));
+    rc = store_open(url, &env, &store, err);
     if (rc >= 0) {
         rc = add_entries(bench, store, err);
     }
@@ -137,25 +148,24 @@ static int prepare(const struct bench_case *bench, const char *url, struct impel
         rc = abandon_entries(store, err);
     }
     store_close(store);
+    if (rc >= 0 && !bench->redis) {
+        snprintf(url, sizeof(url), "%s/impel.db", bench->folder);
+        bench_settle(url);
+    }
     return rc;
 }
 
 /* ---- the work ---- */
 
-static void make_url(const struct bench_case *bench, bool sync_full, char *url, size_t size)
-{
-    snprintf(url, size, "lmdb:%s/impel.db?sync=%s", bench->folder, sync_full ? "full" : "process");
-}
-
 static void fill_options(struct runtime_options *options, const char *url)
 {
-    static const struct impel_bytes streams[] = {{STREAM, sizeof(STREAM) - 1}};
+    static const struct impel_bytes streams[] = {{BENCH_STREAM, sizeof(BENCH_STREAM) - 1}};
 
     runtime_options_init(options);
     options->store_url = url;
     options->worker.streams = streams;
     options->worker.stream_count = 1;
-    options->worker.group = bytes_of(GROUP);
+    options->worker.group = bytes_of(BENCH_GROUP);
     options->worker.consumer = bytes_of("worker");
     options->signals = false;
     options->event_level = IMPEL_ERROR;
@@ -178,8 +188,7 @@ int bench_impel(const struct bench_case *bench, double *seconds, struct impel_er
     char url[256];
     int rc;
 
-    make_url(bench, false, url, sizeof(url));
-    rc = prepare(bench, url, err);
+    rc = bench_prepare(bench, err);
     if (rc < 0) {
         return rc;
     }
@@ -263,11 +272,11 @@ int bench_memory(const struct bench_case *bench, uint64_t *size_bytes, struct im
     char url[256], metrics[256];
     int rc;
 
-    make_url(bench, false, url, sizeof(url));
-    rc = prepare(bench, url, err);
+    rc = bench_prepare(bench, err);
     if (rc < 0) {
         return rc;
     }
+    make_url(bench, false, url, sizeof(url));
     fill_options(&options, url);
     /* How much is held is counted when the file is written. */
     snprintf(metrics, sizeof(metrics), "%s/metrics", bench->folder);

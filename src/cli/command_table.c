@@ -193,14 +193,16 @@ const struct command command_table[] = {
         .name = "bench",
         .bit = COMMAND_BENCH,
         .words = "recover|steady|memory",
-        .summary = "measure the embedded store against a plain LMDB loop",
+        .summary = "measure the embedded store and Redis against plain loops",
         .text =
             "Measures, in one run and side by side, how fast abandoned entries are recovered "
-            "(recover) or new ones are worked through (steady), against a loop that makes the same "
-            "writes to LMDB and does nothing else, with sync=full and with sync=process. It shows "
-            "the medians and their ratio. memory shows what a worker takes that holds 10,000 "
-            "entries of "
-            "1 KiB.",
+            "(recover) or new ones are worked through (steady): on the embedded store with "
+            "sync=full and sync=process, against a loop that makes the same writes to LMDB and "
+            "does "
+            "nothing else; and, where there is a redis-server (one of its own is started), against "
+            "the loops that people write with hiredis and redis-py, which are in bench/peers of a "
+            "build. It shows the medians and their ratios. memory shows what a worker takes that "
+            "holds 10,000 entries of 1 KiB.",
         .examples = "impel bench recover\n"
                     "impel bench steady --entries 200000 --runs 7\n",
         .words_max = 1,
