@@ -26,6 +26,7 @@ soak: deps
 bench: build
 	@build/impel bench recover
 	@build/impel bench steady
+	@build/impel bench memory
 
 lint:
 	@tools/lint
