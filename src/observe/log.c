@@ -14,6 +14,9 @@
 enum {
     FIELDS_MAX = 16,
     TIME_SIZE = 32,
+    /* A line that is too long would be lost as a whole, and names may have any length. */
+    NAME_SIZE_MAX = 512,
+    ERROR_SIZE_MAX = 4096,
 };
 
 struct log_field {
@@ -35,8 +38,24 @@ const char *log_level_name(enum impel_level level)
     return (size_t)level < ARRAY_SIZE(names) ? names[level] : "error";
 }
 
+/* The beginning of the bytes, not ending within a character. */
+static struct impel_bytes cut(struct impel_bytes bytes, size_t size_max)
+{
+    const uint8_t *data = bytes.data;
+    size_t size = bytes.size;
+
+    if (size > size_max) {
+        size = size_max;
+        while (size > size_max - 4 && (data[size] & 0xc0) == 0x80) {
+            size--;
+        }
+    }
+    return (struct impel_bytes){bytes.data, size};
+}
+
 static void add_bytes(struct log_fields *list, const char *name, struct impel_bytes bytes)
 {
+    bytes = cut(bytes, strcmp(name, "error") == 0 ? ERROR_SIZE_MAX : NAME_SIZE_MAX);
     if (bytes.size > 0) {
         list->fields[list->count++] = (struct log_field){.name = name, .bytes = bytes};
     }

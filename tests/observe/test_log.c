@@ -66,6 +66,20 @@ TEST(bytes_from_outside_do_not_break_a_line)
     CHECK(strstr(line_of(LOG_JSON, name, ""), "\"stream\":{\"base64\":\"YQAKG/9i\"}") != NULL);
 }
 
+TEST(a_name_of_any_length_loses_no_line)
+{
+    static char name[100001];
+    memset(name, '\xff', sizeof name);
+    struct impel_bytes odd = {name, sizeof name};
+    CHECK(strlen(line_of(LOG_TEXT, odd, "e")) < 4096); /* that it is one line, line_of() sees */
+    CHECK(strlen(line_of(LOG_JSON, odd, "e")) < 4096);
+    for (size_t i = 1; i + 1 < sizeof name; i += 2) {
+        memcpy(name + i, "\xc3\xa9", 2);
+    }
+    name[0] = 'x'; /* so that the cut falls into a character */
+    CHECK(strstr(line_of(LOG_TEXT, odd, "e"), "\\x") == NULL);
+}
+
 TEST(every_kind_of_worker_event_has_a_row)
 {
     struct impel_bytes stream = bytes_of("orders");
