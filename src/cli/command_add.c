@@ -259,6 +259,9 @@ int command_add(struct options *options, struct impel_error *err)
     if (rc < 0) {
         return rc;
     }
+    if (option_given(options, "id") && id_is_zero(options->id)) {
+        return error_set(err, IMPEL_ERR_INVALID, "an entry's ID must be greater than 0-0");
+    }
     if (!options->jsonl && options->words.count + options->tail.count == 0) {
         return error_set(err, IMPEL_ERR_INVALID,
                          "nothing to add: give FIELD=VALUE words, or --jsonl");

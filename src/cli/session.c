@@ -62,6 +62,23 @@ session_request(enum request_kind kind, struct impel_bytes stream, struct impel_
     return request;
 }
 
+/* What a request failed of, said of the stream instead of the request: its kind is no word of the
+ * user's. */
+static void name_stream(const struct request *request, struct impel_error *err)
+{
+    struct impel_error cause = *err;
+    const char *kind = request_name(request->kind);
+    size_t size = strlen(kind);
+    char quoted[128];
+
+    if (request->stream.size == 0 || strncmp(cause.text, kind, size) != 0 ||
+        strncmp(cause.text + size, ": ", 2) != 0) {
+        return;
+    }
+    bytes_quote(request->stream, quoted, sizeof(quoted));
+    error_set(err, cause.status, "stream '%s': %s", quoted, cause.text + size + 2);
+}
+
 int session_ask(struct store *store, struct request *request, struct impel_error *err)
 {
     int rc;
@@ -76,6 +93,7 @@ int session_ask(struct store *store, struct request *request, struct impel_error
             error_set(err, rc, "%s: %s", request_name(request->kind), status_text(rc));
         }
         err->status = rc;
+        name_stream(request, err);
     }
     return rc;
 }

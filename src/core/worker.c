@@ -267,8 +267,11 @@ static void note_status(struct worker *w, const struct request *request)
         return;
     }
     if (*failing != status) {
-        snprintf(text, sizeof(text), "%s: %s", request_name(request->kind),
-                 request->error.text[0] != '\0' ? request->error.text : status_text(status));
+        const char *name = request_name(request->kind);
+        const char *cause =
+            request->error.text[0] != '\0' ? request->error.text : status_text(status);
+        bool named = strncmp(cause, name, strlen(name)) == 0 && cause[strlen(name)] == ':';
+        snprintf(text, sizeof(text), "%s%s%s", named ? "" : name, named ? "" : ": ", cause);
         worker_event(w, &(struct worker_event){.kind = EVENT_STORE_ERROR, .text = text});
     }
     w->failing_count += *failing == 0;

@@ -249,4 +249,19 @@ def output_that_cannot_be_written_is_a_failure(tmp):
     contains(done.err, "cannot write to standard output")
 
 
+@test
+def the_id_of_nothing_is_no_id(tmp):
+    for word in ["0", "0-0"]:
+        done = impel("add", "--stream", "s", "--id", word, "a=1", store=tmp / "db")
+        equal(done.code, 2, done.err)
+        contains(done.err, "greater than 0-0")
+
+
+@test
+def what_fails_is_said_of_the_stream(tmp):
+    impel_ok("call", "SET", "text", "x", store=tmp / "db")
+    for args in [["add", "--stream", "text", "a=1"], ["read", "--stream", "text"]]:
+        contains(impel(*args, store=tmp / "db").err, "stream 'text': the key holds something other")
+
+
 main()
