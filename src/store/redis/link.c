@@ -73,10 +73,17 @@ static void link_pause(struct link *link)
 /* Everything that waits fails if the link has been down for as long as it is to be waited for. */
 static void link_give_up(struct link *link, const struct impel_error *err)
 {
-    uint64_t down_ms = uv_now(link->store->loop) - link->down_since_ms;
+    struct redis_store *store = link->store;
+    uint64_t down_ms = uv_now(store->loop) - link->down_since_ms;
 
-    if (down_ms < (uint64_t)link->store->url.give_up_ms) {
+    if (down_ms < (uint64_t)store->url.give_up_ms) {
         return;
+    }
+    if (store->url.give_up_ms > 0 && link == &store->main && !store->own &&
+        !link->said_unreachable) {
+        link->said_unreachable = true;
+        store_say(store, "unreachable", 3, "no connection within %lld ms: %s",
+                  (long long)store->url.give_up_ms, err->text);
     }
     for (struct op *op = op_pop(&link->waiting); op != NULL; op = op_pop(&link->waiting)) {
         op_fail(op, err);
@@ -106,13 +113,16 @@ static void link_lost(void *user, const struct impel_error *why)
     struct impel_error err;
     bool was_up = link->state == LINK_READY;
 
-    (void)error_set(&err, why->status, "redis at %s: %s", store->url.shown, why->text);
+    /* A timeout is one of this connection: who asked may try again. */
+    (void)error_set(&err, why->status == IMPEL_ERR_TIMEOUT ? IMPEL_ERR_DISCONNECTED : why->status,
+                    "redis at %s: %s", store->url.shown, why->text);
     link->conn = NULL;
     if (was_up) {
         link->down_since_ms = uv_now(store->loop);
     }
     link_pause(link);
-    if (!link->said_down && link == &store->main) {
+    /* On its own loop the store serves one question after another: there the answer says it. */
+    if (!link->said_down && link == &store->main && (was_up || !store->own)) {
         link->said_down = true;
         store_say(store, "disconnected", 2, "%s; trying again", err.text);
     }
@@ -282,6 +292,7 @@ static void link_greeted(struct link *link)
         store_say(store, "reconnected", 1, "redis at %s is back", store->url.shown);
         link->said_down = false;
     }
+    link->said_unreachable = false;
     resp_limits_default(&link->scan.limits);
     store_link_ready(link);
     for (struct op *op = op_pop(&link->waiting); op != NULL; op = op_pop(&link->waiting)) {

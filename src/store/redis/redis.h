@@ -91,7 +91,7 @@ struct link {
     char run_id[RUN_ID_SIZE]; /* of the server that gave it */
     unsigned attempts;        /* that failed since it was ready */
     uint64_t down_since_ms;
-    bool said_down;
+    bool said_down, said_unreachable;
 };
 
 struct redis_store {

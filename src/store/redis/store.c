@@ -327,7 +327,6 @@ static void redis_cancel(struct store *base, struct request *request)
 
 /* ---- turning ---- */
 
-
 const struct op_kind *op_kind_of(const struct request *request)
 {
     static const struct op_kind *const kinds[] = {

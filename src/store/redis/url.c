@@ -11,6 +11,7 @@ enum {
     CONNECT_TIMEOUT_MS = 5000,
     REPLY_TIMEOUT_MS = 10000,
     DB_MAX = 1000000,
+    DURATION_MAX = 1000000000, /* of any unit */
     PASSWORD_MAX = 64 * 1024,
 };
 
@@ -92,7 +93,7 @@ static int parse_duration(const char *text, size_t size, int64_t *out)
     while (digits < size && isdigit((unsigned char)text[digits])) {
         digits++;
     }
-    if (parse_number(text, digits, 1000000, &number) < 0) {
+    if (parse_number(text, digits, DURATION_MAX, &number) < 0) {
         return IMPEL_ERR_INVALID;
     }
     for (size_t i = 0; i < ARRAY_SIZE(units); i++) {
