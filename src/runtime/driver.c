@@ -181,6 +181,16 @@ void runtime_failed(void *user, const struct impel_error *error)
     atomic_fetch_add(&runtime->stops, 1);
 }
 
+/* The store was to be tried only for so long. What is held cannot be released; others recover it. */
+void runtime_unreachable(struct runtime *runtime, const char *text)
+{
+    runtime->failed = true;
+    (void)error_set(&runtime->failure, IMPEL_ERR_DISCONNECTED, "%s", text);
+    runtime->exit_code = 1;
+    runtime->unreachable = true;
+    atomic_fetch_add(&runtime->stops, 2); /* at once: there is no one to finish it for */
+}
+
 /* ---- actions ---- */
 
 static void carry_out(struct runtime *runtime, const struct action *action)
@@ -309,6 +319,7 @@ void runtime_pump(struct runtime *runtime)
     for (int i = 0; i < ROUNDS_MAX && busy; i++) {
         busy = round_once(runtime, &wait_ms);
     }
+    runtime->stopped = runtime->stopped || (runtime->unreachable && runtime->running == 0);
     if (runtime->stopped && runtime->running == 0) {
         if (!next_slot(runtime)) {
             uv_stop(&runtime->loop);

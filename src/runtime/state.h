@@ -53,7 +53,8 @@ struct runtime {
     atomic_bool named; /* env.consumer is final, and may be read from any thread */
     bool name_taken;   /* the machine said so: the next slot is tried once it has stopped */
 
-    bool stopped; /* the machine is at its end */
+    bool stopped;     /* the machine is at its end */
+    bool unreachable; /* the store has given up: nothing is left to be said to it */
     int exit_code;
     bool failed; /* `failure` is the reason of the end, or would be */
     struct impel_error failure;
@@ -71,6 +72,8 @@ void runtime_completed(struct request *request);
 /* The handler's three (see handler.h). */
 void runtime_finished(void *user, struct delivery *delivery, const struct handler_result *result);
 void runtime_failed(void *user, const struct impel_error *error);
+/* The store has given up: the run ends with this text. */
+void runtime_unreachable(struct runtime *runtime, const char *text);
 void runtime_tell(void *user, const struct impel_event *event);
 
 /* runtime.c */
