@@ -1,4 +1,5 @@
-/* login.c -- $IMPEL_PASSWORD put into the store's URL, where the URL brings none of its own. */
+/* login.c -- $IMPEL_PASSWORD and --connect-timeout put into the store's URL, where it brings none of
+ * its own. */
 #include "cli/options.h"
 
 #include <ctype.h>
@@ -46,14 +47,13 @@ static struct login find_login(const char *url)
     return login;
 }
 
-int options_login(struct options *options, struct impel_error *err)
+static int add_password(struct options *options, struct impel_error *err)
 {
     struct login login = find_login(options->store);
     struct impel_bytes copy;
     struct buf url;
     int rc;
 
-    options->store_given = options->store;
     if (options->password == NULL || login.has_password ||
         strncmp(options->store, "lmdb:", 5) == 0) {
         return IMPEL_OK;
@@ -76,4 +76,50 @@ int options_login(struct options *options, struct impel_error *err)
     }
     buf_release(&url);
     return rc;
+}
+
+static bool is_server(const char *url)
+{
+    static const char *const schemes[] = {"redis:", "valkey:", "unix:"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(schemes); i++) {
+        if (strncmp(url, schemes[i], strlen(schemes[i])) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int add_timeout(struct options *options, struct impel_error *err)
+{
+    const char *query = options->store + strcspn(options->store, "?");
+    struct impel_bytes copy;
+    struct buf url;
+
+    if (options->connect_timeout_ms == 0 || !is_server(options->store) ||
+        strstr(query, "connect_timeout=") != NULL) {
+        return IMPEL_OK;
+    }
+    buf_init(&url, URL_SIZE_MAX);
+    buf_appendf(&url, "%s%cconnect_timeout=%lldms", options->store, *query == '?' ? '&' : '?',
+                (long long)options->connect_timeout_ms);
+    buf_append(&url, "", 1);
+    int rc = buf_status(&url);
+    if (rc >= 0 && !arena_copy(&options->arena, buf_bytes(&url), &copy)) {
+        rc = IMPEL_ERR_NOMEM;
+    }
+    if (rc < 0) {
+        error_set(err, rc, "the store's URL: %s", status_text(rc));
+    } else {
+        options->store = copy.data;
+    }
+    buf_release(&url);
+    return rc;
+}
+
+int options_login(struct options *options, struct impel_error *err)
+{
+    options->store_given = options->store;
+    int rc = add_password(options, err);
+    return rc < 0 ? rc : add_timeout(options, err);
 }

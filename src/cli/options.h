@@ -63,7 +63,8 @@ struct parse_input;
 /* What the program was told. One member per row of the table, filled in by it. */
 struct options {
     const char *store;
-    const char *store_given; /* without the password that options_login() adds */
+    const char *store_given; /* without what options_login() adds */
+    int64_t connect_timeout_ms;
     const char *config;
     int log_level;  /* enum impel_level */
     int log_format; /* enum log_format */
@@ -182,7 +183,8 @@ int options_parse(struct options *options,
                   const struct parse_input *input,
                   struct impel_error *err);
 void options_release(struct options *options);
-/* Puts options->password into options->store, if that is a server's URL without a password. */
+/* Puts the password and the connect timeout into options->store, if that is a server's URL that
+ * brings none of its own. */
 int options_login(struct options *options, struct impel_error *err);
 
 /* True if the command line has the option, so that its value is not just a default. */

@@ -14,8 +14,14 @@ const struct option_spec option_table[] = {
     {"store", "URL", "lmdb:./impel.db", "IMPEL_STORE", NULL,
      "Where the streams live. lmdb:PATH is the embedded store, a file on this machine that any "
      "number of processes may use at once; lmdb:PATH?sync=process writes without waiting for the "
-     "disk, which survives the death of every process, but not of the machine.",
+     "disk, which survives the death of every process, but not of the machine. "
+     "A Redis or Valkey server is (redis|valkey)://[USER:PASSWORD@]HOST[:PORT][/DB] or, over a socket, "
+     "\"unix:///PATH[?db=N]\".",
      OPTION_TEXT, WITH_STORE, 0, 0, AT(store), false},
+    {"connect-timeout", "DURATION", "0", NULL, NULL,
+     "A server that cannot be reached is tried again for this long, at the start and whenever the "
+     "connection was lost; then the command fails. 0 = run and sweep try for ever, other commands once.",
+     OPTION_DURATION, WITH_STORE & ~(unsigned)COMMAND_SERVE, 0, 0, AT(connect_timeout_ms), false},
     {"stream", "STREAM", NULL, NULL, NULL,
      "The stream. run, sweep and status take several: give the option again.",
      OPTION_LIST, WITH_GROUP | COMMAND_ADD | COMMAND_READ, 0, 0, AT(streams), false},

@@ -4,7 +4,7 @@ import signal
 import sys
 import threading
 
-from impeltest import SOURCE, check, equal, main, now, test, wait_for
+from impeltest import SOURCE, check, contains, equal, main, now, test, wait_for
 
 sys.path.insert(0, str(SOURCE / "tests" / "chaos"))
 from fleet import Fleet  # pylint: disable=wrong-import-position
@@ -111,6 +111,19 @@ def a_server_that_is_killed_and_comes_back_with_its_log(tmp):
         check(worker.running(), worker.err()[-2000:])
         check(len(worker.err().splitlines()) < 400, "a flood of log lines:\n" + worker.err()[-2000:])
         equal(worker.stop().code, 0, worker.err()[-2000:])
+
+
+@test
+def a_server_that_does_not_come_back_ends_the_worker_if_asked(tmp):
+    server = Server(tmp)
+    fleet = Fleet(tmp, server.url, options=[*OPTIONS, "--connect-timeout", "1s"])
+    worker = fleet.start()
+    ids = fleet.add(2)
+    wait_for(lambda: set(ids) <= fleet.ended(), what="its work")
+    server.kill()
+    done = worker.wait()
+    equal(done.code, 1, done.err)
+    contains(done.err, "no connection within 1000 ms")
 
 
 @test
