@@ -140,11 +140,28 @@ local function step(id, idle, deliveries)
     return true
 end
 
+local function clock()
+    local t = call('TIME')
+    return t[1] * 1000 + math.floor(t[2] / 1000)
+end
+
+-- Rows, and how much later than `now` their idle times were taken: asked again if the clock ticked just
+-- then, so that what is answered fits together to the millisecond.
 local function list(from, limit)
-    if not unowned then
-        return call('XPENDING', stream, group, from, '+', limit, owner)
+    local rows_found, late
+    for _ = 1, 3 do
+        local before = clock()
+        if unowned then
+            rows_found = call('XPENDING', stream, group, from, '+', limit)
+        else
+            rows_found = call('XPENDING', stream, group, from, '+', limit, owner)
+        end
+        late = before - now
+        if clock() == before then
+            break
+        end
     end
-    return call('XPENDING', stream, group, from, '+', limit)
+    return rows_found, late
 end
 
 -- About as many rows at a time as can be claimed, and one row more than may be examined, to know
@@ -154,7 +171,7 @@ local function walk()
     local chunk = claims_max > 0 and claims_max + 1 or rows_max + 1
     while from do
         local limit = math.min(chunk, rows_max - rows + 1)
-        local all = list(from, limit)
+        local all, late = list(from, limit)
         from = #all == limit and next_id(all[limit][1])
         if #all > 8 and not first_id then
             learn_bounds()
@@ -162,6 +179,7 @@ local function walk()
         for _, pending in ipairs(all) do
             local id, idle = pending[1], pending[3]
             local other = unowned and not (pending[2] == '' and idle < 0)
+            idle = idle < 0 and idle or math.max(0, idle - late)
             if rows == rows_max or not (other or step(id, idle, pending[4])) then
                 next_row = id
                 return
