@@ -27,7 +27,8 @@ for i, id in ipairs(ids) do
         call('XCLAIM', stream, group, RELEASED, 0, id, 'TIME', 1, 'RETRYCOUNT', less_one, 'JUSTID')
         answers[i] = DONE
     else
-        call('XCLAIM', stream, group, RELEASED, 0, id, 'IDLE', ARGV[at + 3], 'RETRYCOUNT', ARGV[at + 1],
+        local delivered = num(math.max(1, now - tonumber(ARGV[at + 3])))
+        call('XCLAIM', stream, group, RELEASED, 0, id, 'TIME', delivered, 'RETRYCOUNT', ARGV[at + 1],
             'JUSTID')
         answers[i] = DONE
     end
