@@ -473,6 +473,35 @@ static void on_gone(struct sim *sim, size_t stream, const struct model_note *not
     }
 }
 
+/* Promise 4: whoever is not the owner changes nothing by a fenced step. */
+static void check_fence(struct sim *sim, const struct model_note *note)
+{
+    const struct request *request = note->request;
+    char owner[32];
+    char who[32];
+
+    if (request == NULL) {
+        return;
+    }
+    switch (request->kind) {
+    case REQUEST_RETRY:
+    case REQUEST_ADOPT:
+    case REQUEST_RENEW:
+    case REQUEST_RELEASE:
+    case REQUEST_PARK:
+        break;
+    default:
+        return;
+    }
+    const struct model_worker *row = group_worker(note->group, request->consumer);
+    if (!bytes_equal(note->owner, request->consumer) || row == NULL ||
+        !token_equal(&row->row.token, &request->token)) {
+        sim_fail(sim, "%d-%d is %s's, yet %s of %s changed it", (int)note->id.ms, (int)note->id.seq,
+                 text_of(note->owner, owner, sizeof(owner)), request_name(request->kind),
+                 text_of(request->consumer, who, sizeof(who)));
+    }
+}
+
 void check_observe(void *user, const struct model_note *note)
 {
     struct sim *sim = user;
@@ -490,6 +519,7 @@ void check_observe(void *user, const struct model_note *note)
         on_gone(sim, stream, note);
         return;
     }
+    check_fence(sim, note);
     struct sim_entry *entry = check_entry(sim, stream, note->id);
     if (entry == NULL) {
         return; /* added before a rollback, or by nobody: the audit knows */

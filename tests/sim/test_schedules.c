@@ -483,7 +483,9 @@ TEST(an_answer_that_is_lost_is_adopted)
     finish();
 }
 
-TEST(a_former_holders_late_park_does_nothing)
+/* a rejects the entry, but its park is on its way until 12.7 s. Meanwhile b takes the entry, and gives
+ * it back uncounted: it has the count again that a saw. If `c_takes_it`, c has it by then. */
+static void late_park(bool c_takes_it)
 {
     begin();
     struct node *a = up("a", 1, 0);
@@ -491,7 +493,6 @@ TEST(a_former_holders_late_park_does_nothing)
     struct sim_entry *e = entry(PLAN_REJECT, 1000);
     pass(500);
     CHECK(e->starts == 1);
-    /* Its park is on its way for 12 s. Meanwhile b takes the entry, and gives it back. */
     net_silence(&sim, a, sim.now_ms + 12000);
     struct node *b = up("b", 1, 0);
     e->handler_ms = 60000;
@@ -500,13 +501,29 @@ TEST(a_former_holders_late_park_does_nothing)
     node_stop(&sim, b);
     pass(2000);
     CHECK(!node_alive(b));
-    struct node *c = up("c", 1, 0);
-    pass(1000);
-    CHECK(e->delivered_to == c->index);
-    pass(3000); /* the park has come */
+    if (c_takes_it) {
+        struct node *c = up("c", 1, 0);
+        pass(1000);
+        CHECK(e->delivered_to == c->index);
+        pass(1000);
+    } else {
+        pass(2000);
+    }
+    pass(10); /* the park has come */
+    CHECK(node_alive(a));
     CHECK(e->place == PLACE_PENDING);
     CHECK(e->parks == 0);
     finish();
+}
+
+TEST(a_former_holders_late_park_does_nothing_to_a_released_entry)
+{
+    late_park(false);
+}
+
+TEST(a_former_holders_late_park_does_nothing_to_the_next_holder)
+{
+    late_park(true);
 }
 
 /* ---- handlers ---- */
