@@ -241,6 +241,7 @@ struct sim {
 
     bool quiet;         /* the end: no more faults */
     bool foreign_acts;  /* the request that is applied is a foreign program's */
+    bool stubborn;      /* a cancelled handler goes on, and is done in the end */
     bool obedient;      /* a cancelled handler never comes to its end all the same */
     bool strangers_die; /* foreign consumers never finish what they have */
     bool any_fault;     /* something was done to somebody */

@@ -564,6 +564,12 @@ static void check_alone_in_the_world(struct sim *sim, const struct sim_run *run)
 {
     const struct sim_entry *entry = run->entry;
 
+    for (const struct sim_run *r = run->node->runs; r != NULL; r = r->next) {
+        if (r != run && r->entry == entry && !r->cancelled) {
+            sim_fail(sim, "%s starts %d-%d, which it is running", run->node->name,
+                     (int)entry->id.ms, (int)entry->id.seq);
+        }
+    }
     if (entry->loose) {
         return; /* handed out anew, while others still have it in their buffers */
     }

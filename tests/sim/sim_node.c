@@ -53,6 +53,9 @@ static enum worker_outcome outcome_of(struct sim *sim, const struct sim_run *run
 
     bool late_done = run->cancelled && !sim->obedient && sim_chance(sim, 20);
 
+    if (run->cancelled && sim->stubborn) {
+        return OUTCOME_DONE;
+    }
     if (run->cancelled && run->why == CANCEL_STOP) {
         return late_done ? OUTCOME_DONE : OUTCOME_RELEASE;
     }
@@ -142,6 +145,9 @@ static void cancel(struct sim *sim, struct node *node, const struct action *acti
     if (!run->cancelled) {
         run->cancelled = true;
         run->why = action->cancel;
+        if (sim->stubborn) {
+            return; /* it goes on to its own end */
+        }
         sim_at(sim, sim->now_ms + sim_between(sim, 0, 100), fire_run_end, run, ++run->tag);
     }
 }

@@ -226,12 +226,15 @@ TEST(an_entry_trimmed_while_it_runs_is_finished_from_memory)
     pass(200);
     struct sim_entry *done = entry(PLAN_GOOD, 25000);
     struct sim_entry *rejected = entry(PLAN_REJECT, 25000);
+    struct sim_entry *failed = entry(PLAN_FLAKY, 26000);
+    failed->fails = 1;
     pass(500);
-    CHECK(done->starts == 1 && rejected->starts == 1);
+    CHECK(done->starts == 1 && rejected->starts == 1 && failed->starts == 1);
     others_trim(&sim, 0, 0);
     pass(30000);
     CHECK(done->starts == 1 && done->place == PLACE_ACKED);
     CHECK(rejected->place == PLACE_PARKED);
+    CHECK(failed->place == PLACE_PARKED && failed->starts == 1); /* there is no trying again */
     CHECK(bytes_equal(last_record_field(5), bytes_of("trimmed")));
     CHECK(bytes_equal(last_record_field(4), bytes_of("it failed")));
     CHECK(node_alive(a));
@@ -278,6 +281,7 @@ TEST(a_late_done_does_not_touch_a_new_entry_of_the_same_id)
     begin();
     struct node *a = up("a", 1, 0);
     pass(200);
+    sim.stubborn = true;
     struct sim_entry *before = entry(PLAN_GOOD, 8000);
     pass(500);
     CHECK(before->starts == 1);
@@ -307,6 +311,24 @@ TEST(a_late_done_does_not_touch_a_new_entry_of_the_same_id)
     pass(20000); /* the old handler has ended long ago */
     CHECK(after->starts == 1);
     CHECK(after->place == PLACE_PENDING);
+    CHECK(node_alive(a));
+    finish();
+}
+
+TEST(an_id_in_hand_is_not_started_again)
+{
+    begin();
+    struct node *a = up("a", 3, 0);
+    pass(200);
+    struct sim_entry *e = entry(PLAN_GOOD, 20000);
+    pass(200);
+    CHECK(e->starts == 1);
+    fault_group_set(&sim, 0, ID_MIN); /* by hand, while it runs: the same worker reads it anew */
+    (void)entry(PLAN_GOOD, 10);       /* which wakes its read */
+    pass(15000);
+    CHECK(e->starts == 1);
+    pass(10000);
+    CHECK(e->starts == 1 && e->place == PLACE_ACKED);
     CHECK(node_alive(a));
     finish();
 }
