@@ -23,6 +23,17 @@ void line_reader_release(struct line_reader *reader)
     buf_release(&reader->buf);
 }
 
+/* Some editors begin a file of UTF-8 with a byte order mark. */
+static void drop_mark(struct impel_bytes *line)
+{
+    static const char mark[] = "\xef\xbb\xbf";
+    size_t size = sizeof(mark) - 1;
+
+    if (line->size >= size && memcmp(line->data, mark, size) == 0) {
+        *line = (struct impel_bytes){(const char *)line->data + size, line->size - size};
+    }
+}
+
 /* The line that is complete in the buffer; false if there is none. */
 static bool take_line(struct line_reader *reader, struct impel_bytes *line)
 {
@@ -44,7 +55,9 @@ static bool take_line(struct line_reader *reader, struct impel_bytes *line)
     reader->taken += end - reader->begin + (feed != NULL);
     reader->begin = end + (feed != NULL);
     reader->scanned = reader->begin;
-    reader->line++;
+    if (reader->line++ == 0) {
+        drop_mark(line);
+    }
     return true;
 }
 

@@ -65,6 +65,17 @@ def what_cannot_be_added_is_named(tmp):
 
 
 @test
+def a_byte_order_mark_before_the_first_line_is_no_part_of_it(tmp):
+    done = add_lines(tmp / "db", ['\ufeff{"a":"1"}', '{"a":"\ufeff2"}'])
+    equal((done.code, done.out), (0, "2\n"), done.err)
+    equal(read_fields(tmp / "db"), [{"a": "1"}, {"a": "\ufeff2"}])
+    equal(add_lines(tmp / "db", ["\ufeff"]).out, "0\n")
+    done = add_lines(tmp / "db", ['{"a":"1"}', '\ufeff{"a":"2"}'])
+    equal(done.code, 1, done.err)
+    contains(done.err, "line 2")
+
+
+@test
 def lines_come_out_as_they_went_in(tmp):
     lines = [
         {"a": "1"},
