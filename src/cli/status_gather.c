@@ -392,6 +392,29 @@ static bool worth_showing(const struct gatherer *gatherer, const struct status_s
             memcmp((const char *)stream->name.data + stream->name.size - size, suffix, size) != 0);
 }
 
+/* What was asked for by name and is not there is an error, lest a misspelt name pass for a healthy
+ * group. `stream` may be NULL: all were looked through. */
+static int no_group(const struct gatherer *gatherer, const struct status_stream *stream)
+{
+    char quoted[64], group[64];
+
+    bytes_quote(bytes_of(gatherer->options->group), group, sizeof(group));
+    if (stream == NULL) {
+        return error_set(gatherer->err, IMPEL_ERR_NOT_FOUND, "there is no group '%s' in this store",
+                         group);
+    }
+    return error_set(gatherer->err, IMPEL_ERR_NOT_FOUND, "the stream '%s' has no group '%s'",
+                     bytes_quote(stream->name, quoted, sizeof(quoted)), group);
+}
+
+static int no_stream(const struct gatherer *gatherer, const struct status_stream *stream)
+{
+    char quoted[64];
+
+    return error_set(gatherer->err, IMPEL_ERR_NOT_FOUND, "there is no stream '%s' in this store",
+                     bytes_quote(stream->name, quoted, sizeof(quoted)));
+}
+
 int status_gather(struct status *status,
                   struct store *store,
                   const struct options *options,
@@ -412,19 +435,21 @@ int status_gather(struct status *status,
     }
     for (size_t i = 0; i < count; i++) {
         struct status_stream *stream = &status->streams[status->stream_count];
-        char quoted[64];
         *stream = (struct status_stream){.name = names[i]};
         rc = gather_stream(&gatherer, stream);
         if (rc == 0 && given) {
-            return error_set(err, IMPEL_ERR_NOT_FOUND, "there is no stream '%s' in this store",
-                             bytes_quote(names[i], quoted, sizeof(quoted)));
+            return no_stream(&gatherer, stream);
+        }
+        if (rc > 0 && given && options->group != NULL && stream->group_count == 0) {
+            return no_group(&gatherer, stream);
         }
         if (rc < 0 && (given || rc != IMPEL_ERR_WRONG_TYPE)) {
             return rc;
         }
         status->stream_count += rc > 0 && worth_showing(&gatherer, stream);
     }
-    return IMPEL_OK;
+    return options->group != NULL && status->stream_count == 0 ? no_group(&gatherer, NULL)
+                                                               : IMPEL_OK;
 }
 
 void status_release(struct status *status)

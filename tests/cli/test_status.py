@@ -160,6 +160,14 @@ def streams_and_groups_can_be_chosen(tmp):
     done = impel("status", "--stream", "nothing", store=db)
     equal(done.code, 1)
     contains(done.err, "no stream 'nothing'")
+    for args, part in [(["--group", "nosuch"], "no group 'nosuch' in this store"),
+                       (["--stream", "b", "--group", "nosuch"], "'b' has no group 'nosuch'"),
+                       (["--stream", "b", "--stream", "c", "--group", "x"], "'c' has no group 'x'"),
+                       (["--stream", "nothing", "--group", "x"], "no stream 'nothing'")]:
+        for form in [[], ["--json"]]:
+            done = impel("status", *form, *args, store=db)
+            equal((done.code, done.out), (1, ""), done.err)
+            contains(done.err, part)
 
 
 @test
