@@ -243,6 +243,9 @@ static int set_text(const struct target *target, struct impel_error *err)
 {
     struct impel_bytes copy;
 
+    if (target->spec->min > 0 && target->text[0] == '\0') {
+        return refuse(target, "a name is needed, not an empty text", err);
+    }
     if (!arena_copy(target->arena, (struct impel_bytes){target->text, strlen(target->text) + 1},
                     &copy)) {
         return error_set(err, IMPEL_ERR_NOMEM, "out of memory");

@@ -143,7 +143,7 @@ struct option_spec {
     const char *help;     /* one sentence or a few; the manual page shows it as it is */
     enum option_kind kind;
     unsigned commands; /* enum command_bit */
-    int64_t min, max;  /* OPTION_NUMBER; OPTION_DURATION has min only */
+    int64_t min, max;  /* OPTION_NUMBER; OPTION_DURATION has min only; min 1 wants a text, not "" */
     size_t offset;     /* in struct options */
     bool argv_only;    /* makes no sense in a config file */
 };

@@ -221,19 +221,32 @@ static int set_group(struct options *options, struct impel_error *err)
     return IMPEL_OK;
 }
 
+/* Whoever asks for help has perhaps just set the environment wrongly: it is not looked at then. */
+static bool heeds_environment(const struct parse_input *input, const struct split *split)
+{
+    bool heeds = (input->command & (COMMAND_HELP | COMMAND_VERSION)) == 0;
+
+    for (size_t i = 0; i < split->given_count; i++) {
+        heeds = heeds && strcmp(split->given[i].spec->name, "help") != 0;
+    }
+    return heeds;
+}
+
 int options_parse(struct options *options, const struct parse_input *input, struct impel_error *err)
 {
     const struct option_spec *config = option_find(bytes_of("config"));
     const struct option_spec *group = option_find(bytes_of("group"));
     struct split split = {0};
+    bool environment;
     int rc;
 
     *options = (struct options){0};
     rc = split_argv(options, input, &split, err);
+    environment = heeds_environment(input, &split);
     if (rc >= 0) {
         rc = set_defaults(options, err);
     }
-    if (rc >= 0) {
+    if (rc >= 0 && environment) {
         rc = set_environment(options, err);
     }
     if (rc >= 0) {
@@ -251,7 +264,7 @@ int options_parse(struct options *options, const struct parse_input *input, stru
     if (rc >= 0) {
         rc = set_group(options, err);
     }
-    if (rc >= 0) {
+    if (rc >= 0 && environment) {
         rc = set_environment(options, err);
     }
     if (rc >= 0) {

@@ -24,17 +24,17 @@ const struct option_spec option_table[] = {
      OPTION_DURATION, WITH_STORE & ~(unsigned)COMMAND_SERVE, 0, 0, AT(connect_timeout_ms), false},
     {"stream", "STREAM", NULL, NULL, NULL,
      "The stream. run, sweep and status take several: give the option again.",
-     OPTION_LIST, WITH_GROUP | COMMAND_ADD | COMMAND_READ, 0, 0, AT(streams), false},
+     OPTION_LIST, WITH_GROUP | COMMAND_ADD | COMMAND_READ, 1, 0, AT(streams), false},
     {"group", "GROUP", NULL, NULL, NULL,
      "The consumer group.",
-     OPTION_TEXT, WITH_GROUP, 0, 0, AT(group), false},
+     OPTION_TEXT, WITH_GROUP, 1, 0, AT(group), false},
     {"consumer", "NAME", NULL, NULL, NULL,
      "The worker's name in the group. Two live workers cannot have the same one. Without it a worker "
      "takes the lowest free name HOST-N.",
-     OPTION_TEXT, COMMAND_RUN, 0, 0, AT(consumer), false},
+     OPTION_TEXT, COMMAND_RUN, 1, 0, AT(consumer), false},
     {"dead-letter", "STREAM", NULL, NULL, NULL,
      "Where parked entries go; by default STREAM:dead.",
-     OPTION_TEXT, WITH_GROUP, 0, 0, AT(dead_letter), false},
+     OPTION_TEXT, WITH_GROUP, 1, 0, AT(dead_letter), false},
 
     {"min-idle", "DURATION", "60s", NULL, NULL,
      "An entry held by a worker that is not Impel's, and so does not beat, counts as abandoned after "

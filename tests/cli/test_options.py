@@ -46,11 +46,39 @@ def bad_values_are_named_with_their_place(tmp):
 
 
 @test
+def an_empty_name_is_refused(tmp):
+    """What an unset variable of a shell gives is no stream and no group that anybody means."""
+    for command in ["run", "sweep", "status", "dead", "explain"]:
+        refused([command, "--stream", "", "--group", "g"], '""', "'--stream'")
+        refused([command, "--stream", "s", "--group="], '""', "'--group'")
+    for command in ["add", "read"]:
+        refused([command, "--stream", ""], '""', "'--stream'")
+    refused(["run", "--consumer", ""], '""', "'--consumer'")
+    refused(["run", "--dead-letter", ""], '""', "'--dead-letter'")
+    config = tmp / "impel.yaml"
+    config.write_text("stream: [a, '']\n")
+    refused(["status", "--config", str(config)], "'stream'", "line 1")
+
+
+@test
 def bad_values_in_the_environment_are_named(tmp):
     refused(["status"], "the environment variable IMPEL_LOG_LEVEL", '"loud"', "debug|info",
             env={"IMPEL_LOG_LEVEL": "loud"})
     refused(["status"], "/does/not/exist", "cannot read the config file",
             env={"IMPEL_CONFIG": "/does/not/exist"})
+
+
+@test
+def help_is_given_whatever_the_environment_holds(tmp):
+    config = tmp / "impel.yaml"
+    config.write_text("- no options\n")
+    for env in [{"IMPEL_CONFIG": "/does/not/exist"}, {"IMPEL_CONFIG": str(config)},
+                {"IMPEL_LOG_LEVEL": "loud"}]:
+        for args in [["help"], ["help", "run"], ["--help"], ["version"], ["--version"],
+                     ["run", "--help"], ["status", "-h"]]:
+            done = impel(*args, env=env)
+            equal(done.code, 0, done.err)
+            check(done.out != "", args)
 
 
 @test
