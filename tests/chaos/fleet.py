@@ -78,7 +78,7 @@ class Fleet:
         return [json.loads(line) for line in out.splitlines()]
 
     def status(self):
-        done = impel("status", "--stream", self.stream, "--group", self.group, "--json", store=self.store)
+        done = impel("status", "--stream", self.stream, "--json", store=self.store)
         check(done.code in (0, 3), done.err)
         return json.loads(done.out)["streams"][0]
 
