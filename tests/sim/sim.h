@@ -235,6 +235,7 @@ struct sim {
     int64_t disturbed_ms; /* the last stall, step, refusal or rollback; -1 */
     int64_t stepped_ms;   /* the last clock step; -1 */
     int64_t off_ms;       /* the sum of all steps */
+    int64_t off_most_ms;  /* the most it has been: what was dated then may lie ahead */
     int64_t rolled_ms;    /* the last rollback; -1 */
     struct sweeper *sweepers;
     struct snapshot *snapshot; /* what a rollback goes back to */

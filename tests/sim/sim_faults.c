@@ -9,6 +9,7 @@ void fault_clock(struct sim *sim, int64_t step_ms)
     sim_trace(sim, "store: its clock steps by %d ms", (int)step_ms);
     sim->model.now_ms += step_ms;
     sim->off_ms += step_ms;
+    sim->off_most_ms = sim->off_ms > sim->off_most_ms ? sim->off_ms : sim->off_most_ms;
     sim->stepped_ms = sim->disturbed_ms = sim->now_ms;
     sim->any_fault = true;
 }
@@ -303,8 +304,9 @@ void faults_end(struct sim *sim)
 {
     sim->quiet = true;
     sim_trace(sim, "no more faults");
-    if (sim->options.foreigners && sim->off_ms < 0) {
-        fault_clock(sim, -sim->off_ms); /* what strangers hold is judged by the clock alone */
+    if (sim->options.foreigners && sim->off_ms < sim->off_most_ms) {
+        /* What strangers hold is judged by the clock alone, whenever it was that they took it. */
+        fault_clock(sim, sim->off_most_ms - sim->off_ms);
     }
     for (size_t i = 0; i < sim->node_count; i++) {
         struct node *node = sim->nodes[i];

@@ -274,6 +274,20 @@ TEST(what_a_stranger_leaves_is_taken_after_min_idle)
     finish();
 }
 
+TEST(what_a_stranger_took_while_the_clock_was_ahead_is_taken_once_it_is_there_again)
+{
+    begin();
+    sim.strangers_die = sim.any_fault = sim.options.foreigners = true;
+    fault_clock(&sim, 3600000);
+    struct sim_entry *e = entry(PLAN_GOOD, 10);
+    CHECK_U64(others_foreign_read(&sim, 0, "stranger", 1), 1);
+    fault_clock(&sim, -3600000);
+    (void)up("a", 1, 0);
+    pass(70000);
+    CHECK(e->starts == 0); /* how long it has been idle nobody can tell */
+    finish();
+}
+
 TEST(a_late_done_does_not_touch_a_new_entry_of_the_same_id)
 {
     static const struct impel_field field = {{"f", 1}, {"v", 1}};
