@@ -40,6 +40,12 @@ int64_t due_share(const struct worker *w)
     return quarter < 0 ? 0 : quarter;
 }
 
+bool turn_of_new(const struct worker *w)
+{
+    return w->options.concurrency == 1 && !w->due_turn && !w->read_empty &&
+           !w->options.recover_only;
+}
+
 uint32_t places_for_due(const struct worker *w)
 {
     int64_t places = places_free(w) - w->read_places;
@@ -47,7 +53,7 @@ uint32_t places_for_due(const struct worker *w)
     if (w->buffered_count > 0 && places > due_share(w)) {
         places = due_share(w);
     }
-    if (w->options.concurrency == 1 && !w->due_turn && !w->read_empty && !w->options.recover_only) {
+    if (turn_of_new(w)) {
         return 0;
     }
     return places < 0 ? 0 : (uint32_t)places;

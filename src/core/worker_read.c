@@ -54,11 +54,13 @@ int64_t read_due_ms(struct worker *w)
     return may_read(w) && w->read_again_ms > w->now_ms ? w->read_again_ms : INT64_MAX;
 }
 
-/* Ends a blocked read whose places are wanted. */
+/* Ends a blocked read that due work waits for: it keeps places, or the only one is free and it is
+ * the turn of what the read may bring. */
 static void unblock(struct worker *w)
 {
+    bool waited_for = w->read_places > 0 || (turn_of_new(w) && places_free(w) > 0);
     bool wanted = w->stopping || w->replaced || alone_wanted(w) || w->audit_read == w->read->seq ||
-                  (due_known(w) && w->read_places > 0);
+                  (due_known(w) && waited_for);
 
     if (w->read_blocks && !w->unblocked && wanted) {
         w->unblocked = true;

@@ -380,6 +380,7 @@ void hold_lost(struct hold *hold); /* not ours any more: cancel, forget */
 int64_t places_free(const struct worker *w); /* handlers that nothing runs in or is promised to */
 bool due_known(const struct worker *w);      /* recovered work waits for a place */
 int64_t due_share(const struct worker *w);   /* of the free places, kept for it */
+bool turn_of_new(const struct worker *w);    /* the only place is kept for what a read may bring */
 uint32_t places_for_due(const struct worker *w);
 /* The first stream that has a last attempt to claim now, or NULL. While there is one, nothing new is
  * taken, until nothing runs. */

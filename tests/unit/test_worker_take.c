@@ -102,6 +102,35 @@ TEST(one_place_takes_turns_with_the_buffer_too)
     hand_end();
 }
 
+TEST(the_one_place_does_not_wait_for_a_read_that_only_waits)
+{
+    struct worker_options options = hand_options();
+    options.prefetch = 3;
+    hand_start(&options);
+    hand_ready();
+    hand_look(next_look(), dead_owner);
+    struct request *find = hand_take(REQUEST_CLAIM_FROM);
+    find->claim_from.state = OWNER_DEAD;
+    find->claim_from.due = 1;
+    find->claim_from.due_first.ms = 100;
+    hand_reply(find);
+    hand_reply(hand_take(REQUEST_READ));
+    hand_reply(hand_take(REQUEST_READ));
+    hand_claim(hand_take(REQUEST_CLAIM_FROM), 100, 1, 0);
+    keep_beating(200);
+    hand.unblocked = NULL;
+    struct request *read = hand_take(REQUEST_READ); /* ahead: it keeps no place */
+    CHECK(read->read.block_ms > 0);
+    hand_outcome_of(hand_running(100), OUTCOME_RETRY, 100, "it failed");
+    CHECK(hand.unblocked == NULL && hand_count(REQUEST_RETRY) == 0);
+    keep_beating(1200);                    /* the read stays blocked */
+    CHECK(hand_count(REQUEST_RETRY) == 0); /* it is the turn of what the read brings */
+    CHECK(hand.unblocked == read);
+    hand_reply(read);
+    CHECK(hand_count(REQUEST_RETRY) == 1);
+    hand_end();
+}
+
 TEST(a_quarter_is_kept_for_due_work)
 {
     struct worker_options options = hand_options();
