@@ -57,6 +57,7 @@ static void fork_child(void)
      * holding it when the parent is long gone. The map counts as well as the descriptor. */
     for (struct lmdb_env *env = registry.first; env != NULL; env = env->next) {
         side_close(&env->side);
+        files_leave(env);
     }
     registry.first = NULL;
     pthread_mutex_unlock(&registry.lock);
@@ -167,7 +168,11 @@ static void follow_sync(struct lmdb_env *env)
 int env_begin_write(struct lmdb_env *env, struct lmdb_txn *txn, struct impel_error *err)
 {
     MDB_txn *mdb = NULL;
+    int rc = files_check(env, err);
 
+    if (rc < 0) {
+        return rc;
+    }
     env_clear_readers(env, false);
     follow_sync(env);
     int64_t room = add_room(env);
@@ -221,6 +226,11 @@ int env_begin_read(struct lmdb_env *env,
                    struct lmdb_txn *txn,
                    struct impel_error *err)
 {
+    int rc = files_check(env, err);
+
+    if (rc < 0) {
+        return rc;
+    }
     int code =
         *cache != NULL ? mdb_txn_renew(*cache) : mdb_txn_begin(env->mdb, NULL, MDB_RDONLY, cache);
 
@@ -477,10 +487,12 @@ static void env_free(struct lmdb_env *env)
     if (env->mdb != NULL) {
         mdb_env_close(env->mdb);
     }
+    files_leave(env); /* before the side file, by which the next opener tells that it is alone */
     side_close(&env->side);
     pthread_mutex_destroy(&env->lock);
     pthread_cond_destroy(&env->change);
     free(env->path);
+    free(env->full_path);
     free(env);
 }
 
@@ -495,7 +507,7 @@ env_new(const struct env_options *options, struct lmdb_env **out, struct impel_e
     if (env == NULL) {
         return error_set(err, rc, "out of memory");
     }
-    env->side.fd = -1;
+    env->side.fd = env->data_fd = -1;
     env->generation = registry.generation;
     env->page_size = (size_t)sysconf(_SC_PAGESIZE);
     pthread_mutex_init(&env->lock, NULL);
@@ -517,13 +529,16 @@ env_new(const struct env_options *options, struct lmdb_env **out, struct impel_e
     if (rc < 0) {
         goto done;
     }
-    rc = env_check_file(env->path, err);
-    if (rc >= 0 && side_alone(&env->side)) {
-        rc = env_check_pages(env->path, err);
+    bool alone = side_alone(&env->side);
+    rc = files_enter(env, alone, err);
+    rc = rc < 0 ? rc : env_check_file(env->path, err);
+    rc = rc >= 0 && alone ? env_check_pages(env->path, err) : rc;
+    if (alone) {
         side_share(&env->side);
     }
     rc = rc < 0 ? rc : reserve_readers(env, err);
     rc = rc < 0 ? rc : env_open_mdb(env, options->map_size, err);
+    rc = rc < 0 ? rc : files_note(env, err);
     rc = rc < 0 ? rc : env_format(env, err);
     side_unlock(&env->side);
     if (rc >= 0 && stat(env->path, &st) < 0) {
@@ -538,6 +553,24 @@ env_new(const struct env_options *options, struct lmdb_env **out, struct impel_e
 done:
     env_free(env);
     return rc;
+}
+
+/* LMDB's lock file is open in this process, for a data file that has been replaced since: to open and
+ * close it again would give up the locks of those who use it. */
+static bool registry_has_lock_of(const char *path)
+{
+    char lock_path[PATH_MAX];
+    struct stat st;
+    struct lmdb_env *env = registry.first;
+
+    if (snprintf(lock_path, sizeof(lock_path), "%s-lock", path) >= (int)sizeof(lock_path) ||
+        stat(lock_path, &st) < 0) {
+        return false;
+    }
+    while (env != NULL && (env->device != st.st_dev || env->inodes[FILES_LOCK] != st.st_ino)) {
+        env = env->next;
+    }
+    return env != NULL;
 }
 
 static struct lmdb_env *registry_find(const char *path)
@@ -584,6 +617,11 @@ int env_open(const struct env_options *options, struct lmdb_env **out, struct im
         rc = error_set(err, IMPEL_ERR_NOT_FOUND, "%s: there is no such store", options->path);
     } else if (env != NULL) {
         rc = env_share(env, options, err);
+    } else if (registry_has_lock_of(options->path)) {
+        rc = error_set(err, IMPEL_ERR_BUSY,
+                       "%s: this process has it open, but the file was removed or replaced under "
+                       "it: stop it first",
+                       options->path);
     } else {
         rc = env_new(options, &env, err);
         if (rc >= 0) {

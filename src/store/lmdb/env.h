@@ -26,6 +26,14 @@ struct env_options {
     bool must_exist; /* do not make a file that is not there */
 };
 
+/* The files of a store. */
+enum {
+    FILES_DATA,
+    FILES_LOCK, /* LMDB's */
+    FILES_WAKE, /* the side file */
+    FILES_COUNT,
+};
+
 struct lmdb_env {
     struct lmdb_env *next; /* in the registry */
     size_t uses;
@@ -33,6 +41,11 @@ struct lmdb_env {
     ino_t inode;
     unsigned generation; /* of the process: differs in a forked child */
     char *path;
+    char *full_path; /* the same from the root; NULL until it is open */
+    int data_fd;     /* holds the openers' lock on the data file (files.c) */
+    uint64_t inodes[FILES_COUNT];
+    _Atomic int file_lost;            /* the one that is no longer in its place, + 1; 0 = none */
+    _Atomic int64_t files_checked_ms; /* side_now_ms() */
     MDB_env *mdb;
     MDB_dbi dbi[DB_COUNT];
     size_t page_size;
@@ -96,6 +109,17 @@ int env_check_file(const char *path, struct impel_error *err);
  * while nobody else can open it. */
 int env_check_pages(const char *path, struct impel_error *err);
 int env_sync_folder(const char *path);
+
+/* ---- the files in their places (files.c) ---- */
+
+/* Before LMDB opens the data file, under the side lock. BUSY: others have the store open, with files
+ * that are not these. `alone`: nobody else has the side file open. */
+int files_enter(struct lmdb_env *env, bool alone, struct impel_error *err);
+/* After it has: notes for everybody which they are. */
+int files_note(struct lmdb_env *env, struct impel_error *err);
+/* Looks once a second whether they are still there; if not, now and for ever IMPEL_ERR_IO. */
+int files_check(struct lmdb_env *env, struct impel_error *err);
+void files_leave(struct lmdb_env *env);
 
 /* ---- the watcher (watch.c) ---- */
 

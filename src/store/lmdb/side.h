@@ -66,7 +66,9 @@ struct side_header {
     uint32_t rows_used;         /* rows from this one on were never used */
     uint32_t row_free;          /* the first of the free ones before it, as index + 1 */
     uint8_t identity[16];       /* of the data file whose groups these are; 0 = not known yet */
-    uint64_t reserved[6];
+    uint64_t data_inode;        /* of the data file and of LMDB's lock file that all who have the */
+    uint64_t lock_inode;        /* store open share, under the lock; 0 = not known */
+    uint64_t reserved[4];
     pthread_mutex_t lock;
 };
 
