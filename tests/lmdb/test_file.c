@@ -47,11 +47,21 @@ TEST(urls_that_make_no_sense)
 {
     refused("lmdb:", IMPEL_ERR_INVALID, "lmdb:", "path");
     refused(help_url("x.db", "?sync=maybe"), IMPEL_ERR_INVALID, "sync=maybe", "sync=full");
-    refused(help_url("x.db", "?map=12Q"), IMPEL_ERR_INVALID, "map=12Q", "map=SIZE");
+    refused(help_url("x.db", "?map=12Q"), IMPEL_ERR_INVALID, "'map=12Q' is no size", "map=SIZE");
+    refused(help_url("x.db", "?map=-1"), IMPEL_ERR_INVALID, "'map=-1' is no size", "map=SIZE");
+    refused(help_url("x.db", "?map="), IMPEL_ERR_INVALID, "'map=' is no size", "map=SIZE");
+    refused(help_url("x.db", "?map=0"), IMPEL_ERR_INVALID, "'map=0' is no size", "map=SIZE");
+    refused(help_url("x.db", "?size=1"), IMPEL_ERR_INVALID, "'size=1'", "unknown option");
     refused("mysql:there", IMPEL_ERR_INVALID, "", "lmdb:");
     refused(help_url("none.db", "?create=no"), IMPEL_ERR_NOT_FOUND, "none.db", "no such store");
     CHECK(access(help_path("none.db"), F_OK) < 0);
     refused(help_url("nowhere/x.db", ""), IMPEL_ERR_NOT_FOUND, "nowhere", "folder");
+}
+
+TEST(a_map_too_small_for_a_new_store)
+{
+    refused(help_url("small.db", "?map=1"), IMPEL_ERR_FULL, "small.db", "map is too small");
+    store_close(help_open(help_url("small.db", "?map=1MiB")));
 }
 
 TEST(things_that_are_no_store)

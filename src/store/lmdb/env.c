@@ -394,7 +394,12 @@ static int env_format(struct lmdb_env *env, struct impel_error *err)
     if (rc < 0) {
         struct impel_error cause = txn.error;
         env_abort(&txn);
-        return error_set(err, rc, "%s: %s", env->path, cause.text);
+        return rc == IMPEL_ERR_FULL && is_new
+                   ? error_set(err, rc,
+                               "%s: the map is too small for a new store: open it with a larger "
+                               "?map=, of 1MiB at least",
+                               env->path)
+                   : error_set(err, rc, "%s: %s", env->path, cause.text);
     }
     rc = env_commit(env, &txn, err);
     if (rc >= 0 && is_new) {

@@ -54,8 +54,13 @@ static int option_parse(const char *option, struct env_options *options, struct 
         options->must_exist = option[strlen("create=")] == 'n';
         return IMPEL_OK;
     }
-    if (strncmp(option, "map=", 4) == 0 && size_parse(option + 4, &options->map_size)) {
-        return IMPEL_OK;
+    if (strncmp(option, "map=", 4) == 0) {
+        return size_parse(option + 4, &options->map_size)
+                   ? IMPEL_OK
+                   : error_set(err, IMPEL_ERR_INVALID,
+                               "lmdb: '%s' is no size: map=SIZE takes a whole number above 0, with "
+                               "a unit (such as map=64GiB)",
+                               option);
     }
     return error_set(err, IMPEL_ERR_INVALID,
                      "lmdb: unknown option '%s': there are sync=full, sync=process, create=no "
