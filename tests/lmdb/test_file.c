@@ -444,6 +444,76 @@ TEST(flipped_bytes_are_reported_not_crashed_on)
     free(path);
 }
 
+/* One meta page tells that the other was one. */
+TEST(a_damaged_meta_page_is_not_another_kind_of_file)
+{
+    char *url = strdup(help_url("meta.db", "?sync=process"));
+    char *path = strdup(help_path("meta.db"));
+    uint8_t *good = NULL;
+
+    make_file(url);
+    size_t size = read_all(path, &good);
+    for (size_t at = 16; at <= 20; at += 4) { /* its magic, its version */
+        good[at] ^= 0xff;
+        write_file(path, good, size);
+        refused(url, IMPEL_ERR_CORRUPT, path, "is damaged: its first page");
+        good[at] ^= 0xff;
+    }
+    write_file(path, good, size);
+    store_close(help_open(url));
+    free(good);
+    free(url);
+    free(path);
+}
+
+/* The descriptor that LMDB writes meta pages through; -1 if there is none. */
+static int meta_descriptor(const char *path)
+{
+    char link[64];
+    char target[400];
+
+    for (int fd = 3; fd < 200; fd++) {
+        (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+        ssize_t size = readlink(link, target, sizeof(target) - 1);
+        target[size < 0 ? 0 : size] = '\0';
+        if (strcmp(target, path) == 0 && (fcntl(fd, F_GETFL) & O_DSYNC) != 0) {
+            return fd;
+        }
+    }
+    return -1;
+}
+
+TEST(a_failed_write_of_a_meta_page_is_said)
+{
+    char *url = strdup(help_url("panic.db", ""));
+    char *path = realpath(help_folder(), NULL);
+    char file[400];
+    struct store *store = help_open(url);
+    struct impel_field field = {bytes_of("f"), bytes_of("v")};
+
+    (void)snprintf(file, sizeof(file), "%s/panic.db", path);
+    CHECK(help_add(store, "s", ID_MIN, "value") == IMPEL_OK);
+    int meta = meta_descriptor(file);
+    int read_only = open(file, O_RDONLY | O_CLOEXEC);
+    CHECK(meta >= 0 && read_only >= 0);
+    CHECK(dup2(read_only, meta) == meta); /* writing through it fails now */
+    close(read_only);
+    for (int i = 0; i < 2; i++) {
+        struct request *add = help_request(REQUEST_ADD, "s", "");
+        add->add.fields = &field;
+        add->add.field_count = 1;
+        add->add.length_max = -1;
+        CHECK(help_run(store, add) == IMPEL_ERR_IO);
+        CHECK(strstr(add->error.text, "start the process again") != NULL);
+        CHECK(strstr(add->error.text, "damaged") == NULL);
+        request_free(add);
+    }
+    store_close(store);
+    CHECK(lmdb_check(help_path("panic.db"), NULL, NULL, NULL, NULL) == IMPEL_OK);
+    free(url);
+    free(path);
+}
+
 TEST(a_file_cut_off_is_refused)
 {
     char *url = strdup(help_url("cut.db", "?sync=process"));

@@ -165,6 +165,18 @@ static void follow_sync(struct lmdb_env *env)
     }
 }
 
+/* LMDB gives up an environment for good when it could not take back a half-written meta page. */
+static int explain_mdb(struct lmdb_env *env, int code, struct impel_error *err)
+{
+    if (code == MDB_PANIC) {
+        return error_set(err, IMPEL_ERR_IO,
+                         "%s: writing its first pages failed, so this process cannot use it any "
+                         "more: see to the disk, then start the process again",
+                         env->path);
+    }
+    return env_explain(env, lmdb_status_of(code), mdb_strerror(code), err);
+}
+
 int env_begin_write(struct lmdb_env *env, struct lmdb_txn *txn, struct impel_error *err)
 {
     MDB_txn *mdb = NULL;
@@ -184,7 +196,7 @@ int env_begin_write(struct lmdb_env *env, struct lmdb_txn *txn, struct impel_err
                          env->path);
     }
     if (code != 0) {
-        return env_explain(env, lmdb_status_of(code), mdb_strerror(code), err);
+        return explain_mdb(env, code, err);
     }
     lmdb_txn_init(txn, mdb, env->dbi, true);
     txn->add_bytes_left = room;
@@ -212,7 +224,7 @@ int env_commit(struct lmdb_env *env, struct lmdb_txn *txn, struct impel_error *e
     int code = mdb_txn_commit(txn->mdb);
     txn->mdb = NULL;
     if (code != 0) {
-        return env_explain(env, lmdb_status_of(code), mdb_strerror(code), err);
+        return explain_mdb(env, code, err);
     }
     if (wake) {
         env->side.owner_died = false;
@@ -239,7 +251,7 @@ int env_begin_read(struct lmdb_env *env,
         code = mdb_txn_begin(env->mdb, NULL, MDB_RDONLY, cache);
     }
     if (code != 0) {
-        return env_explain(env, lmdb_status_of(code), mdb_strerror(code), err);
+        return explain_mdb(env, code, err);
     }
     lmdb_txn_init(txn, *cache, env->dbi, false);
     return IMPEL_OK;
@@ -341,7 +353,7 @@ static int format_mark(struct lmdb_env *env, bool loose, struct impel_error *err
     atomic_store(&env->nosync, false);
     int code = loose ? 0 : mdb_env_sync(env->mdb, 1); /* what was written loosely until now */
     if (code != 0) {
-        return env_explain(env, lmdb_status_of(code), mdb_strerror(code), err);
+        return explain_mdb(env, code, err);
     }
     int rc = env_begin_write(env, &txn, err);
     if (rc < 0) {
@@ -481,7 +493,7 @@ static int env_open_mdb(struct lmdb_env *env, uint64_t map_size, struct impel_er
                          "?map=",
                          env->path, size >> 20);
     }
-    return env_explain(env, lmdb_status_of(code), mdb_strerror(code), err);
+    return explain_mdb(env, code, err);
 }
 
 static void env_free(struct lmdb_env *env)

@@ -82,47 +82,84 @@ enum {
     LMDB_VERSION = 1,
 };
 
+struct head {
+    bool there;
+    uint32_t magic, version;
+};
+
+/* What the meta page at `at` says it is; IMPEL_ERR_IO if it cannot be read. */
+static int head_read(int fd, off_t at, struct head *head)
+{
+    uint8_t bytes[LMDB_HEAD_SIZE];
+    ssize_t got = pread(fd, bytes, sizeof(bytes), at);
+
+    *head = (struct head){.there = got > 0};
+    if (got == (ssize_t)sizeof(bytes)) {
+        memcpy(&head->magic, bytes + LMDB_MAGIC_AT, sizeof(head->magic));
+        memcpy(&head->version, bytes + LMDB_VERSION_AT, sizeof(head->version));
+    }
+    return got < 0 ? IMPEL_ERR_IO : IMPEL_OK;
+}
+
+static bool head_is_right(const struct head *head)
+{
+    return head->magic == (uint32_t)LMDB_MAGIC && head->version == LMDB_VERSION;
+}
+
+static int check_heads(const char *path,
+                       const struct head *first,
+                       const struct head *second,
+                       struct impel_error *err)
+{
+    if (head_is_right(first)) {
+        return IMPEL_OK;
+    }
+    if (head_is_right(second)) {
+        return error_set(err, IMPEL_ERR_CORRUPT,
+                         "%s is damaged: its first page was overwritten, its second is that of a "
+                         "store; restore it from a copy",
+                         path);
+    }
+    if (first->magic != (uint32_t)LMDB_MAGIC) {
+        return error_set(err, IMPEL_ERR_CORRUPT,
+                         "%s is not an Impel store: its first bytes are something else's; name "
+                         "another file",
+                         path);
+    }
+    return error_set(err, IMPEL_ERR_VERSION,
+                     "%s is an LMDB file of version %u, this program reads version %u", path,
+                     first->version, LMDB_VERSION);
+}
+
 int env_check_file(const char *path, struct impel_error *err)
 {
-    uint8_t head[LMDB_HEAD_SIZE];
+    long page_size = sysconf(_SC_PAGESIZE);
+    struct head first = {0};
+    struct head second = {0};
     struct stat st;
-    uint32_t magic = 0;
-    uint32_t version = 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
 
     if (fd < 0) {
         return errno == ENOENT ? IMPEL_OK
                                : error_set(err, IMPEL_ERR_IO, "%s: %s", path, strerror(errno));
     }
-    ssize_t got = pread(fd, head, sizeof(head), 0);
-    int code = fstat(fd, &st) < 0 || got < 0 ? errno : 0;
+    int code =
+        fstat(fd, &st) < 0 || head_read(fd, 0, &first) < 0 || head_read(fd, page_size, &second) < 0
+            ? errno
+            : 0;
     close(fd);
     if (code != 0) {
         return error_set(err, IMPEL_ERR_IO, "%s: %s", path, strerror(code));
     }
-    if (got == 0) {
+    if (!first.there) {
         return IMPEL_OK;
     }
-    if (got == (ssize_t)sizeof(head)) {
-        memcpy(&magic, head + LMDB_MAGIC_AT, sizeof(magic));
-        memcpy(&version, head + LMDB_VERSION_AT, sizeof(version));
-    }
-    if (magic != (uint32_t)LMDB_MAGIC) {
-        return error_set(err, IMPEL_ERR_CORRUPT,
-                         "%s is not an Impel store: its first bytes are something else's; name "
-                         "another file",
-                         path);
-    }
-    if (version != LMDB_VERSION) {
-        return error_set(err, IMPEL_ERR_VERSION,
-                         "%s is an LMDB file of version %u, this program reads version %u", path,
-                         version, LMDB_VERSION);
-    }
-    if (st.st_size < 2 * sysconf(_SC_PAGESIZE)) {
+    int rc = check_heads(path, &first, &second, err);
+    if (rc >= 0 && st.st_size < 2 * page_size) {
         return error_set(err, IMPEL_ERR_CORRUPT, "%s is cut off: only %lld bytes are left of it",
                          path, (long long)st.st_size);
     }
-    return IMPEL_OK;
+    return rc;
 }
 
 int env_check_pages(const char *path, struct impel_error *err)

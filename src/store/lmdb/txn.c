@@ -76,7 +76,6 @@ int lmdb_status_of(int code)
     case MDB_INVALID:
     case MDB_CORRUPTED:
     case MDB_PAGE_NOTFOUND:
-    case MDB_PANIC:
     case MDB_INCOMPATIBLE:
         return IMPEL_ERR_CORRUPT;
     default:
