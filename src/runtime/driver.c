@@ -118,6 +118,43 @@ static void submit(struct runtime *runtime, struct request *request)
     store_submit(runtime->store, request);
 }
 
+void runtime_ask_dead_letters(struct runtime *runtime)
+{
+    const struct worker_options *worker = &runtime->options.worker;
+    for (size_t i = 0; i < worker->stream_count; i++) {
+        if (i > 0 && bytes_equal(worker->dead_letters[i], worker->dead_letters[i - 1])) {
+            continue;
+        }
+        struct request *request = request_new(REQUEST_INFO);
+        if (request == NULL) {
+            return; /* the machine will say so */
+        }
+        request->stream = worker->dead_letters[i]; /* in the runtime's arena: it outlives this */
+        submit(runtime, request);
+    }
+}
+
+/* Every park would fail, and the entries stay pending for ever. Other failures are the machine's to
+ * meet and to try again. */
+static void dead_letter_known(struct runtime *runtime, const struct request *request)
+{
+    char name[SLOT_NAME_SIZE];
+    if (request->status != IMPEL_ERR_WRONG_TYPE || runtime->stopped) {
+        return;
+    }
+    runtime->failed = true;
+    (void)error_set(&runtime->failure, IMPEL_ERR_INVALID,
+                    "the dead-letter stream '%s' is no stream: the key holds something else",
+                    bytes_quote(request->stream, name, sizeof name));
+    runtime->exit_code = 1;
+    runtime->name_taken = false;
+    if (runtime->running == 0) {
+        runtime->stopped = true; /* it was asked first: the machine has not entered yet */
+    } else {
+        atomic_fetch_add(&runtime->stops, 1);
+    }
+}
+
 /* Gives the machine what the store completed. What comes back after its end is only freed. */
 static void hand_back(struct runtime *runtime)
 {
@@ -129,6 +166,11 @@ static void hand_back(struct runtime *runtime)
         struct request *request = list;
         list = request->next;
         runtime->outstanding--;
+        if (request->kind == REQUEST_INFO) { /* ours: the machine asks for none */
+            dead_letter_known(runtime, request);
+            request_free(request);
+            continue;
+        }
         if (request->status < 0) {
             runtime->refused = request->error;
             runtime->refused.status = request->status;

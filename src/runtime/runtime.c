@@ -494,6 +494,7 @@ int runtime_run(struct runtime *runtime, struct impel_error *err)
     runtime->ran = true;
     tell_limits(runtime);
     enter_thread(runtime);
+    runtime_ask_dead_letters(runtime);
     (void)uv_prepare_start(&runtime->prepare, on_prepare);
     (void)uv_timer_start(&runtime->metrics_timer, on_metrics, METRICS_MS, METRICS_MS);
     (void)uv_run(&runtime->loop, UV_RUN_DEFAULT);

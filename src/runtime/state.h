@@ -67,6 +67,8 @@ struct runtime {
 int64_t runtime_now_ms(void);
 /* Does what can be done now and arms the loop for the rest. */
 void runtime_pump(struct runtime *runtime);
+/* Asks what the dead-letter streams are, before anything else: a key of another type ends the run. */
+void runtime_ask_dead_letters(struct runtime *runtime);
 /* The request's `done`. */
 void runtime_completed(struct request *request);
 /* The handler's three (see handler.h). */

@@ -157,6 +157,17 @@ def misuse_is_told_before_anything_is_read(tmp):
 
 
 @test
+def a_dead_letter_key_that_is_no_stream_is_told_before_anything_is_read(tmp):
+    add(tmp / "db", 1)
+    impel_ok("call", "SET", "word", "x", store=tmp / "db")
+    done = impel("run", "--stream", "s", *QUICK, "--dead-letter", "word", "--until-idle", "--",
+                 "sh", "-c", "exit 65", store=tmp / "db")
+    equal(done.code, 2, done.err)
+    contains(done.err, "the dead-letter stream 'word' is no stream")
+    equal([g["pending"] for g in status(tmp / "db")["groups"] if g["pending"]], [])
+
+
+@test
 def a_missing_group_is_made_unless_told_otherwise(tmp):
     add(tmp / "db", 1)
     done = impel("run", "--stream", "s", *QUICK, "--no-create", "--until-idle", "--", "true",
