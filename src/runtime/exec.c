@@ -34,6 +34,7 @@ enum {
     EVENTS_MAX = 64,                    /* taken from the epoll set at once */
     JSON_SIZE_MAX = 2000 * 1000 * 1000, /* the largest entry, escaped */
     JSON_KEPT_MAX = 256 * 1024,         /* a larger buffer is not kept for the next entry */
+    SHORT_QUIET_MS = 60000,             /* a shortage after this long without one is news */
     DRAIN_MAX = 64,                     /* reads of a dead command's standard error */
 };
 
@@ -51,8 +52,9 @@ struct exec {
     struct place *places;
     struct place *free;
     struct place *waiting; /* to be started once the system has what they need */
-    bool short_told;       /* it was said that the system is short of something */
-    bool failed;           /* the command cannot be executed */
+    /* When the system was last short of something, in the loop's time; 0 = never. */
+    int64_t short_ms;
+    bool failed; /* the command cannot be executed */
     struct sigaction child_before;
     bool child_changed;
 };
@@ -182,8 +184,9 @@ static void postpone(struct exec *exec, struct place *place, int error)
     place->next = exec->waiting;
     exec->waiting = place;
     chores_due(exec);
-    if (!exec->short_told) {
-        exec->short_told = true;
+    int64_t now_ms = (int64_t)uv_now(exec->env->loop), before_ms = exec->short_ms;
+    exec->short_ms = now_ms;
+    if (before_ms == 0 || now_ms - before_ms > SHORT_QUIET_MS) {
         struct impel_event event;
         event_init(&event, "start-postponed", IMPEL_WARNING,
                    "commands cannot be started for now; trying again");
@@ -304,13 +307,11 @@ static int try_start(struct exec *exec, struct place *place)
 static void start(struct exec *exec, struct place *place)
 {
     int error = exec->failed ? ECANCELED : try_start(exec, place);
-    if (error == 0) {
-        exec->short_told = false;
-    } else if (exec->failed) {
+    if (error != 0 && exec->failed) {
         finish_unrun(exec, place);
     } else if (passing(error)) {
         postpone(exec, place, error);
-    } else {
+    } else if (error != 0) {
         give_up(exec, place, error);
     }
 }

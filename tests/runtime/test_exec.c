@@ -1,6 +1,7 @@
 /* test_exec.c -- commands as handlers: what they are given, how they end, what they may not do. */
 #include "runtime/bench.h"
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <errno.h>
@@ -428,6 +429,28 @@ TEST(a_busy_executable_is_waited_for)
     bench_close(&bench);
     unlink(path);
     CHECK(bench.results[0].outcome == OUTCOME_DONE);
+}
+
+/* With room for one command of three, two are postponed again and again while each of the others
+ * starts: that is one shortage, told once. */
+TEST(a_lasting_shortage_is_told_once)
+{
+    struct rlimit before, low;
+    CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    open_shell(3, "exec sleep 0.15");
+    low = before;
+    int lowest = dup(STDOUT_FILENO);
+    CHECK(lowest >= 0);
+    close(lowest);
+    low.rlim_cur = (rlim_t)lowest + 6; /* a start takes five, and a running command less */
+    CHECK(setrlimit(RLIMIT_NOFILE, &low) == 0);
+    bench_start_many(&bench, 6, 3);
+    CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    bench_close(&bench);
+    CHECK(bench.events == 1 && strcmp(bench.event_name, "start-postponed") == 0);
+    for (size_t i = 0; i < 6; i++) {
+        CHECK(bench.results[i].outcome == OUTCOME_DONE);
+    }
 }
 
 /* ---- the guard ---- */
