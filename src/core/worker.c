@@ -107,7 +107,8 @@ bool worker_next(struct worker *w, struct action *action)
     }
     if (w->ended && !w->end_said) {
         w->end_said = true;
-        *action = (struct action){.kind = ACTION_STOPPED, .exit_code = w->exit_code};
+        *action = (struct action){
+            .kind = ACTION_STOPPED, .exit_code = w->exit_code, .gave_up = w->gave_up};
         return true;
     }
     return false;

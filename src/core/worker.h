@@ -160,6 +160,7 @@ struct action {
     enum cancel_reason cancel;
     struct worker_event event;
     int exit_code; /* STOPPED: 0, or 1 (replaced, name taken, gave up, fatal store error) */
+    bool gave_up;  /* STOPPED: the time of until_idle_ms was over, before any stop */
 };
 
 struct worker;

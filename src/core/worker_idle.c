@@ -146,6 +146,7 @@ void idle_step(struct worker *w)
     if (w->options.until_idle_ms > 0 && w->now_ms - w->started_ms >= w->options.until_idle_ms) {
         say(w, &w->streams[0], "the time is over");
         w->drain_code = 1;
+        w->gave_up = true;
         drain_begin(w);
         return;
     }

@@ -290,6 +290,7 @@ struct worker {
     int64_t grace_until_ms;
     int exit_code;
     int drain_code; /* the exit code if the drain itself ends well */
+    bool gave_up;   /* the time of until_idle_ms is over */
 
     /* until idle */
     size_t idle_looks;      /* of a round, out */

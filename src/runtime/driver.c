@@ -256,6 +256,7 @@ static void carry_out(struct runtime *runtime, const struct action *action)
         break;
     case ACTION_STOPPED:
         runtime->stopped = true;
+        runtime->gave_up = action->gave_up;
         if (action->exit_code != 0) {
             runtime->exit_code = action->exit_code;
         }

@@ -447,15 +447,16 @@ static int result_of_run(struct runtime *runtime, struct impel_error *err)
     if (runtime->exit_code == 0) {
         return IMPEL_OK;
     }
-    if (!runtime->failed && runtime->options.worker.until_idle_ms > 0 &&
-        atomic_load(&runtime->stops) == 0) {
+    if (!runtime->failed && runtime->gave_up) {
         return error_set(
             err, IMPEL_ERR_TIMEOUT,
             "the group was not idle within %lld ms; entries are undelivered or pending",
             (long long)runtime->options.worker.until_idle_ms);
     }
     if (!runtime->failed) {
-        return error_set(err, IMPEL_ERR_IO, "the worker could not go on");
+        /* What is left: the machine abandoned them, and another worker runs their entries. */
+        return error_set(err, IMPEL_ERR_IO,
+                         "handlers did not end when the grace was over; their attempts count");
     }
     if (err != NULL) {
         *err = runtime->failure;

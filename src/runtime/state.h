@@ -55,6 +55,7 @@ struct runtime {
 
     bool stopped;     /* the machine is at its end */
     bool unreachable; /* the store has given up: nothing is left to be said to it */
+    bool gave_up;     /* the machine's time for getting idle was over */
     int exit_code;
     bool failed; /* `failure` is the reason of the end, or would be */
     struct impel_error failure;

@@ -101,6 +101,20 @@ def sigint_stops_as_well(tmp):
     equal(first.wait().code, 0)
 
 
+@test
+def a_term_after_the_time_for_getting_idle_changes_no_words(tmp):
+    add(tmp, 1)
+    first = worker(tmp, 'echo up; until [ -e go ]; do sleep 0.05; done', "--until-idle=300ms",
+                   "--grace", "60s")
+    first.wait_for_output("the time is over")
+    first.wait_for_output("up")
+    first.signal(signal.SIGTERM)
+    (tmp / "go").touch()
+    done = first.wait()
+    equal(done.code, 1, done.err)
+    contains(done.err, "the group was not idle within 300 ms")
+
+
 # ---- dying -----------------------------------------------------------------------------------
 
 @test
