@@ -32,7 +32,7 @@
  * pointers lead to: that must outlive the worker. A worker has a connection of its own to the store
  * it was made from, which may be closed before it.
  *
- * STOPPING. impel_worker_stop(), SIGTERM or SIGINT: nothing new is read, running handlers may
+ * STOPPING. impel_worker_stop(), SIGTERM, SIGINT, or SIGHUP unless it is ignored: nothing new is read, running handlers may
  * finish within `grace_ms`, everything else is given back without having cost an attempt, and run()
  * returns 0. After the grace handlers that still run are told by impel_delivery_cancelled(); run()
  * returns when they have returned, since they use its memory, and not before: a handler that never
@@ -153,7 +153,7 @@ struct impel_worker_options {
     int no_create;         /* a missing group is an error */
     int until_idle;        /* return 0 when nothing of the group is undelivered or pending */
     int64_t until_idle_ms; /* with it: give up with IMPEL_ERR_TIMEOUT after this; 0 = never */
-    int no_signals;        /* leave SIGTERM and SIGINT alone; default: while run() runs
+    int no_signals;        /* leave the three signals alone; default: while run() runs
                               they stop every worker of the process that has not set this */
 
     /* What it tells. */

@@ -66,7 +66,7 @@ const struct option_spec option_table[] = {
      "A handler that takes longer is killed, TERM first, and its entry counts as failed. 0 = never.",
      OPTION_DURATION, COMMAND_RUN, 0, 0, AT(timeout_ms), false},
     {"grace", "DURATION", "25s", NULL, NULL,
-     "After TERM or INT, running handlers may go on for this long; the rest is handed back at once, "
+     "After TERM, INT or HUP, running handlers may go on for this long; the rest is handed back at once, "
      "and no attempt is counted for it.",
      OPTION_DURATION, COMMAND_RUN, 0, 0, AT(grace_ms), false},
     {"until-idle", "DURATION", NULL, NULL, NULL,

@@ -18,7 +18,7 @@ enum {
     GRACE_MS = 25 * 1000,
 };
 
-static const int stop_signals[STOP_SIGNALS] = {SIGTERM, SIGINT};
+static const int stop_signals[STOP_SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
 
 /* ---- options ---- */
 
@@ -376,7 +376,7 @@ int runtime_new(const struct runtime_options *options,
     return IMPEL_OK;
 }
 
-/* What TERM and INT did before the first of the process's workers began to run: it is so again after
+/* What these signals did before the first of the process's workers began to run: it is so again after
  * the last. */
 static struct {
     pthread_mutex_t lock;
@@ -391,7 +391,10 @@ static void watch_signals(struct runtime *runtime)
         if (shared_signals.running == 0) {
             (void)sigaction(stop_signals[i], NULL, &shared_signals.before[i]);
         }
-        (void)uv_signal_start(&runtime->signals[i], on_signal, stop_signals[i]);
+        /* Under nohup a closed terminal is to be survived. */
+        if (stop_signals[i] != SIGHUP || shared_signals.before[i].sa_handler != SIG_IGN) {
+            (void)uv_signal_start(&runtime->signals[i], on_signal, stop_signals[i]);
+        }
     }
     shared_signals.running++;
     pthread_mutex_unlock(&shared_signals.lock);

@@ -44,7 +44,7 @@ struct runtime_options {
      * `token` and `seed` are chosen by the runtime; `name_exclusive` too. */
     struct worker_options worker;
     struct runtime_handler handler;
-    bool signals;             /* SIGTERM and SIGINT stop it; the second one at once */
+    bool signals;             /* TERM, INT and HUP (if not ignored) stop it; the second at once */
     const char *metrics_file; /* NULL = none; rewritten every second, by rename */
     void (*event)(const struct impel_event *event, void *event_user); /* may be NULL */
     void *event_user;

@@ -18,7 +18,7 @@ enum {
     ACTIONS_MS_MAX = 5,   /* the same, by time: inline handlers may be slow */
     ROUNDS_MAX = 8,       /* of the machine and the store before the loop gets its turn */
     METRICS_MS = 1000,    /* how often the file is rewritten */
-    STOP_SIGNALS = 2,     /* TERM, INT */
+    STOP_SIGNALS = 3,     /* TERM, INT, HUP */
 };
 
 struct runtime {

@@ -102,6 +102,30 @@ def sigint_stops_as_well(tmp):
 
 
 @test
+def a_closed_terminal_stops_as_well(tmp):
+    add(tmp, 1)
+    first = worker(tmp, 'echo up; until [ -e go ]; do sleep 0.05; done')
+    first.wait_for_output("up")
+    first.signal(signal.SIGHUP)
+    first.wait_for_output("stopping")
+    (tmp / "go").touch()
+    equal(first.wait().code, 0)
+    equal(pending(tmp), 0)
+
+
+@test
+def under_nohup_a_closed_terminal_is_survived(tmp):
+    add(tmp, 1)
+    first = start(["sh", "-c", 'trap "" HUP; exec "$@"', "sh"] + impel_argv(
+        "run", *GROUP, "--", "sh", "-c", "echo up", store=tmp / "db"), tmp)
+    wait_for(lambda: first.out() == "up\n", what="the first handler")
+    first.signal(signal.SIGHUP)
+    add(tmp, 1)
+    wait_for(lambda: first.out() == "up\nup\n", what="the second handler")
+    equal(first.stop().code, 0)
+
+
+@test
 def a_term_after_the_time_for_getting_idle_changes_no_words(tmp):
     add(tmp, 1)
     first = worker(tmp, 'echo up; until [ -e go ]; do sleep 0.05; done', "--until-idle=300ms",
