@@ -64,9 +64,12 @@ def term_lets_handlers_finish_and_burns_no_attempt(tmp):
     equal(done.code, 0, done.err)
     ran = {int(n) for n in done.out.split()}
     equal(pending(tmp), 4, "held, not handled: given back")
-    left = finish(tmp)
+    left = finish(tmp, "--metrics-file", tmp / "m")
     equal(set(left), set(range(10)) - ran)
     equal(set(left.values()), {1}, "no attempt was burnt")
+    told = counters(tmp / "m")
+    equal((told["impel_claimed_total"], told["impel_recovery_seconds_count"]), (4, 0),
+          "what was given back was never abandoned")
 
 
 @test
