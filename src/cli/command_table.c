@@ -22,7 +22,8 @@ const struct command command_table[] = {
             "last to standard error becomes the reason in the record.\n\n"
             "Start as many workers as you like. When one dies, the others notice within "
             "--dead-after and run its entries. However long COMMAND takes, nobody else gets its "
-            "entry while this worker lives. TERM, INT or HUP ends the worker cleanly: running commands "
+            "entry while this worker lives. TERM, INT or HUP ends the worker cleanly: running "
+            "commands "
             "may finish, the rest is handed back.",
         .examples = "impel run --stream orders --group workers -- ./handle-order.sh\n"
                     "impel run --stream orders --group workers --concurrency 8 --until-idle -- "
