@@ -43,9 +43,21 @@ static void request_over(struct request *request)
     *over = true;
 }
 
+/* A stream that is missing is an error only because it was asked for. */
+static int not_created(const struct request *request, struct impel_error *err)
+{
+    char stream[128];
+    return error_set(err, request->status,
+                     "there is no stream '%s', and it may not be created (--no-create)",
+                     bytes_quote(request->stream, stream, sizeof(stream)));
+}
+
 /* The error of a request, said of its line. */
 static int line_failed(const struct request *request, uint64_t line, struct impel_error *err)
 {
+    if (request->status == IMPEL_ERR_NOT_FOUND && request->add.no_create) {
+        return not_created(request, err);
+    }
     return error_set(err, request->status, "line %llu: %s", (unsigned long long)line,
                      request->error.text[0] != '\0' ? request->error.text
                                                     : status_text(request->status));
@@ -240,6 +252,9 @@ static int add_words(struct bulk *bulk, struct impel_error *err)
         request->add.field_count = count;
         fill_request(request, options);
         rc = session_ask(bulk->store, request, err);
+        if (rc == IMPEL_ERR_NOT_FOUND && options->no_create) {
+            rc = not_created(request, err);
+        }
     }
     if (rc >= 0) {
         console_outf("%s\n", id_format(request->add.id, id));

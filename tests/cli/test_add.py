@@ -55,7 +55,8 @@ def what_cannot_be_added_is_named(tmp):
             (["a=1"], 2, "--stream STREAM is needed"),
             (["--stream", "s", "--stream", "t", "a=1"], 2, "only once"),
             (["--stream", "s", "a"], 2, "'a' is no FIELD=VALUE"),
-            (["--stream", "s", "--no-create", "a=1"], 1, "s"),
+            (["--stream", "s", "--no-create", "a=1"], 1,
+             "there is no stream 's', and it may not be created (--no-create)"),
             (["--stream", "s", "--jsonl", "/does/not/exist"], 1, "/does/not/exist"),
             (["--stream", "s", "--jsonl", "a", "b"], 2, "one file")]:
         done = impel("add", *args, store=db)
