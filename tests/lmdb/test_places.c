@@ -15,6 +15,7 @@
 static struct shared {
     _Atomic uint64_t added; /* that the child was told of */
     char text[512];         /* what its first refused add said */
+    _Atomic int events;     /* how often the store said that it cannot be used */
 } * shared;
 
 struct child {
@@ -23,15 +24,25 @@ struct child {
     int to;   /* closed: it shall end */
 };
 
+static void count_unreachable(void *user, const struct store_event *event)
+{
+    (void)user;
+    atomic_fetch_add(&shared->events, strcmp(event->name, "unreachable") == 0);
+}
+
 /* Adds until it is refused. The wait between is not for an event: it keeps the file small. */
 static int child_run(const char *url, int from, int to)
 {
     int64_t deadline = help_now_ms() + 30000;
-    struct store *store = help_open(url);
+    struct store_env env = {.event = count_unreachable};
+    struct store *store = NULL;
     struct impel_field field = {bytes_of("field"), bytes_of("value")};
     bool refused = false;
     char byte = 0;
 
+    if (store_open(url, &env, &store, NULL) < 0) {
+        return 96;
+    }
     while (!refused && help_now_ms() < deadline) {
         struct request *add = help_request(REQUEST_ADD, "s", "");
         add->add.fields = &field;
@@ -96,6 +107,7 @@ static void child_refused(struct child *child, const char *word)
     close(child->from);
     CHECK(waitpid(child->pid, &status, 0) == child->pid);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(atomic_load(&shared->events) == 1);
 }
 
 static void busy(const char *url, const char *word)

@@ -353,6 +353,19 @@ static void tell_holder(struct handle *handle)
     handle->env.event(handle->env.user, &event);
 }
 
+/* Says, once, that nothing will succeed any more. */
+static void tell_lost(struct handle *handle)
+{
+    struct impel_error err = {0};
+
+    if (handle->told_lost || handle->env.event == NULL || files_check(handle->file, &err) >= 0) {
+        return;
+    }
+    handle->told_lost = true;
+    struct store_event event = {.name = "unreachable", .level = 3, .text = err.text};
+    handle->env.event(handle->env.user, &event);
+}
+
 /* When to come again: as blocked reads need it, or at once if something is left. */
 static int64_t turn_next(struct handle *handle, uint32_t word, uint64_t commit)
 {
@@ -390,6 +403,7 @@ static int64_t handle_turn(struct store *store, int64_t now_ms)
     if (handle->submitted.first != NULL && turn_with_lock(handle) < 0) {
         tell_holder(handle);
     }
+    tell_lost(handle);
     next_ms = turn_next(handle, word, commit);
     tell(handle);
     return handle->submitted.first != NULL ? 0 : next_ms;

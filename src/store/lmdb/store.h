@@ -28,6 +28,7 @@ struct handle {
     struct exec_refs refs;
     struct op *free_ops; /* so that a request costs no allocation */
     struct env_watch watch;
+    bool told_lost;       /* that its files are gone */
     int64_t held_since;   /* of the lock, by whom we wait for: told already */
     uint64_t seen_commit; /* when the blocked ones were last tried */
     int64_t now_ms;       /* of the turn: the driver's clock */
