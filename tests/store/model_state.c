@@ -208,6 +208,9 @@ void stream_append(struct model_stream *stream, struct entry *entry)
 
 void stream_remove(struct model_stream *stream, size_t at, size_t count)
 {
+    if (count == 0) {
+        return; /* an empty stream has no array to move within */
+    }
     for (size_t i = at; i < at + count; i++) {
         entry_unuse(stream->entries[i]);
     }
