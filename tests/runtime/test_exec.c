@@ -196,10 +196,13 @@ TEST(a_command_has_fresh_signals)
 {
     void (*before)(int) = signal(SIGPIPE, SIG_IGN);
     signal(SIGUSR1, SIG_IGN);
-    run_once("grep -E '^Sig(Blk|Ign)' /proc/$$/status | tr -d '\\n\\t ' >&2; exit 1");
+    /* Signals 32 and 33 are the C library's own: whoever started the tests may have left them
+     * ignored, and no program can change that through it. */
+    run_once("mask() { sed -n \"s/^$1:[[:space:]]*/0x/p\" /proc/$$/status; }; "
+             "printf '%x %x' $(($(mask SigBlk))) $(($(mask SigIgn) & ~0x180000000)) >&2; exit 1");
     signal(SIGPIPE, before);
     signal(SIGUSR1, SIG_DFL);
-    check_error("SigBlk:0000000000000000SigIgn:0000000000000000");
+    check_error("0 0");
 }
 
 /* ---- what a command cannot do ---- */
