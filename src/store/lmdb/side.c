@@ -21,7 +21,7 @@ enum {
     SIDE_ROWS_AT = SIDE_GROUPS_AT + SIDE_GROUPS_MAX * (int)sizeof(struct side_group),
     SIDE_SIZE = SIDE_ROWS_AT + SIDE_ROWS_MAX * (int)sizeof(struct side_row),
     SIDE_RESERVED = SIDE_ROWS_AT + 65536, /* so that the first workers can start on a full disk */
-    SIDE_JOIN_MS = 10000, /* how long another opener may take to make the file */
+    SIDE_JOIN_MS = 10000,                 /* how long another opener may take to make the file */
 };
 
 int64_t side_now_ms(void)
