@@ -157,7 +157,7 @@ static void end(void)
     CHECK(uv_loop_close(&loop) == 0);
 }
 
-static const struct net_limits wide = {5000, (size_t)1 << 30, (size_t)1 << 30};
+static const struct net_limits wide = {60000, (size_t)1 << 30, (size_t)1 << 30};
 
 TEST(bytes_come_back_as_they_went)
 {
