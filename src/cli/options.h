@@ -116,6 +116,7 @@ struct options {
     struct text_list listens;
     const char *unix_path;
     const char *password_file;
+    const char *tls_cert, *tls_key, *tls_ca;
     int64_t max_clients;
 
     bool man;

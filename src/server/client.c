@@ -1,9 +1,5 @@
-/* client.c -- a connection: its buffers, what it may cost, its end.
- *
- * Input waits in one buffer that grows only with what has arrived. Output that the kernel does not
- * take at once waits too, up to a limit: a client that does not read what it asked for is cut, so
- * that nobody else pays for it. (It is not throttled instead: clients that write a whole pipeline
- * before they read the first reply are common, and would wait for ever.) */
+/* client.c -- a connection: its beginning, its end, and how it is told of in words. What passes
+ * through it is in client_io.c. */
 #include "server/state.h"
 
 #include <arpa/inet.h>
@@ -15,10 +11,10 @@
 #include <string.h>
 
 enum {
-    READ_ROOM = 16 * 1024,       /* what a read may bring at least */
-    READ_ROOM_MAX = 1024 * 1024, /* and at most, while a large request comes in */
-    BUFFER_KEPT = 64 * 1024,     /* a larger one is given back when it is empty */
     KEEPALIVE_S = 300,
+    /* What encryption adds to a megabyte: 22 bytes a record of 16 KiB, and some for the handshake. */
+    TLS_EXTRA_SHARE = 128,
+    TLS_EXTRA = 64 * 1024,
 };
 
 /* ---- the end ---- */
@@ -32,6 +28,8 @@ static void client_free(struct client *client)
     buf_release(&client->in);
     buf_release(&client->out);
     buf_release(&client->sending);
+    buf_release(&client->wire);
+    tls_free(client->tls);
     free((void *)(uintptr_t)client->name.data);
     free((void *)(uintptr_t)client->lib_name.data);
     free((void *)(uintptr_t)client->lib_version.data);
@@ -63,12 +61,6 @@ void client_close(struct client *client)
     uv_close((uv_handle_t *)&client->timer, on_handle_closed);
 }
 
-void client_close_after(struct client *client)
-{
-    client->flags |= CLIENT_CLOSE_AFTER;
-    client_dirty(client);
-}
-
 void client_ready(struct client *client)
 {
     if (client->ready.next == NULL && (client->flags & CLIENT_CLOSING) == 0) {
@@ -81,136 +73,6 @@ void client_dirty(struct client *client)
     if (client->dirty.next == NULL && (client->flags & CLIENT_CLOSING) == 0) {
         link_append(&client->server->dirty, &client->dirty);
     }
-}
-
-/* ---- output ---- */
-
-static void buffer_rest(struct buf *buf)
-{
-    if (buf->capacity > BUFFER_KEPT) {
-        buf_release(buf);
-    } else {
-        buf_clear(buf);
-    }
-}
-
-static void on_written(uv_write_t *write, int code)
-{
-    struct client *client = write->data;
-
-    client->is_sending = false;
-    buffer_rest(&client->sending);
-    if (code < 0) {
-        client_close(client);
-    } else {
-        client_flush(client);
-    }
-}
-
-/* Hands what the kernel did not take at once to the loop. */
-static void send_later(struct client *client, size_t sent)
-{
-    struct buf empty = client->sending;
-    uv_buf_t rest;
-
-    client->sending = client->out;
-    client->out = empty;
-    buf_clear(&client->out);
-    client->out.size_max = client->sending.size_max;
-    rest =
-        uv_buf_init((char *)client->sending.data + sent, (unsigned)(client->sending.size - sent));
-    client->write.data = client;
-    client->is_sending = uv_write(&client->write, &client->io.stream, &rest, 1, on_written) == 0;
-    if (!client->is_sending) {
-        client_close(client);
-    }
-}
-
-void client_flush(struct client *client)
-{
-    struct server *server = client->server;
-
-    if ((client->flags & CLIENT_CLOSING) != 0) {
-        return;
-    }
-    if (client->out.failed) {
-        server->stats.cut_slow++;
-        server_log(server, 2, "client %llu at %s is cut: it does not take its replies",
-                   (unsigned long long)client->id, client->address);
-        client_close(client);
-        return;
-    }
-    if (client->is_sending) {
-        return;
-    }
-    if (client->out.size > 0) {
-        uv_buf_t all = uv_buf_init((char *)client->out.data, (unsigned)client->out.size);
-        int sent = uv_try_write(&client->io.stream, &all, 1);
-        server->stats.output_bytes += client->out.size;
-        if (sent < 0 && sent != UV_EAGAIN) {
-            client_close(client);
-            return;
-        }
-        if (sent < 0 || (size_t)sent < client->out.size) {
-            send_later(client, sent < 0 ? 0 : (size_t)sent);
-            return;
-        }
-        buffer_rest(&client->out);
-    }
-    if ((client->flags & CLIENT_CLOSE_AFTER) != 0) {
-        client_close(client);
-    }
-}
-
-/* ---- input ---- */
-
-static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
-{
-    struct client *client = handle->data;
-    struct buf *in = &client->in;
-    size_t room = READ_ROOM;
-
-    (void)suggested;
-    if (client->in_at == in->size) {
-        buffer_rest(in);
-        client->in_at = 0;
-    } else if (client->in_at > 0 && in->capacity - in->size < READ_ROOM) {
-        memmove(in->data, in->data + client->in_at, in->size - client->in_at);
-        in->size -= client->in_at;
-        client->in_at = 0;
-    }
-    if (in->size > READ_ROOM) {
-        room = in->size < READ_ROOM_MAX ? in->size : READ_ROOM_MAX;
-    }
-    if (room > in->size_max - in->size) {
-        room = in->size_max - in->size;
-    }
-    void *data = room == 0 ? NULL : buf_reserve(in, room);
-    *out = uv_buf_init(data, data == NULL ? 0 : (unsigned)room);
-}
-
-static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *room)
-{
-    struct client *client = stream->data;
-    struct server *server = client->server;
-
-    (void)room;
-    if (got == UV_ENOBUFS) {
-        server->stats.cut_full++;
-        server_log(server, 2, "client %llu at %s is cut: its requests are more than it may keep",
-                   (unsigned long long)client->id, client->address);
-    }
-    if (got < 0) {
-        client_close(client);
-        return;
-    }
-    if ((client->flags & CLIENT_CLOSE_AFTER) != 0) {
-        return;
-    }
-    client->in.size += (size_t)got;
-    client->active_ms = (int64_t)uv_now(&server->loop);
-    server->stats.input_bytes += (uint64_t)got;
-    client_ready(client);
 }
 
 /* ---- the beginning ---- */
@@ -263,6 +125,18 @@ static void client_addresses(struct client *client, const struct listener *liste
     }
 }
 
+/* Told in words where the client can read them. */
+static void refuse(struct client *client)
+{
+    client->server->stats.rejected_connections++;
+    if (client->tls != NULL) {
+        client_close(client);
+        return;
+    }
+    buf_append_text(&client->out, "-ERR max number of clients reached\r\n");
+    client_close_after(client);
+}
+
 static void client_start(struct client *client, struct listener *listener)
 {
     struct server *server = client->server;
@@ -278,6 +152,8 @@ static void client_start(struct client *client, struct listener *listener)
     buf_init(&client->in, server->options.input_bytes_max);
     buf_init(&client->out, server->options.output_bytes_max);
     buf_init(&client->sending, server->options.output_bytes_max);
+    buf_init(&client->wire, server->options.output_bytes_max +
+                                server->options.output_bytes_max / TLS_EXTRA_SHARE + TLS_EXTRA);
     if (server->password != NULL) {
         client->flags |= CLIENT_UNPRIVILEGED;
         client->scan.unauthenticated = true;
@@ -288,12 +164,11 @@ static void client_start(struct client *client, struct listener *listener)
         uv_tcp_keepalive(&client->io.tcp, 1, KEEPALIVE_S);
     }
     server->stats.connections++;
-    if (server->client_count > server->options.clients_max) {
-        server->stats.rejected_connections++;
-        buf_append_text(&client->out, "-ERR max number of clients reached\r\n");
-        client->flags |= CLIENT_CLOSE_AFTER;
-        client_flush(client);
-    } else if (uv_read_start(&client->io.stream, on_alloc, on_read) < 0) {
+    if (listener->is_tls && tls_new(server->tls, NULL, &client->tls) < 0) {
+        client_close(client);
+    } else if (server->client_count > server->options.clients_max) {
+        refuse(client);
+    } else if (client_read_start(client) < 0) {
         client_close(client);
     }
 }

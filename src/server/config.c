@@ -21,9 +21,15 @@ struct parameter {
     void (*get)(const struct server *server, struct buf *out); /* else: computed */
 };
 
+/* As Redis has it: a port with TLS is another parameter. */
 static void get_port(const struct server *server, struct buf *out)
 {
-    buf_appendf(out, "%d", server->tcp_port);
+    buf_appendf(out, "%d", server->tls == NULL ? server->tcp_port : 0);
+}
+
+static void get_tls_port(const struct server *server, struct buf *out)
+{
+    buf_appendf(out, "%d", server->tls == NULL ? 0 : server->tcp_port);
 }
 
 static void get_bind(const struct server *server, struct buf *out)
@@ -110,6 +116,7 @@ static const struct parameter parameters[] = {
      .max = INT64_MAX},
     {.name = "tcp-keepalive", .fixed = "300"},
     {.name = "timeout", .at = OPTION(idle_timeout_s), .min = 0, .max = INT32_MAX},
+    {.name = "tls-port", .get = get_tls_port},
     {.name = "unixsocket", .get = get_unix},
 };
 

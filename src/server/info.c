@@ -92,7 +92,8 @@ static void put_stats(struct server *server, struct buf *out)
                 "client_query_buffer_limit_disconnections:%llu\r\n"
                 "client_output_buffer_limit_disconnections:%llu\r\n",
                 (unsigned long long)stats->cut_full, (unsigned long long)stats->cut_slow);
-    buf_appendf(out, "eventloop_cycles:%llu\r\n", (unsigned long long)stats->turns);
+    buf_appendf(out, "eventloop_cycles:%llu\r\nimpel_failed_handshakes:%llu\r\n",
+                (unsigned long long)stats->turns, (unsigned long long)stats->failed_handshakes);
 }
 
 static void put_replication(struct server *server, struct buf *out)

@@ -100,10 +100,11 @@ static int listen_tcp(struct server *server, const char *text, struct impel_erro
         return error_set(err, IMPEL_ERR_INVALID,
                          "--listen %s: not HOST:PORT with a numeric address", text);
     }
-    if (!is_loopback(&address) && server->password == NULL) {
+    if (!is_loopback(&address) && server->password == NULL && server->tls_ca == NULL) {
         return error_set(err, IMPEL_ERR_INVALID,
                          "--listen %s can be reached from other machines, and there is no "
-                         "password: give one, or listen on 127.0.0.1",
+                         "password: give one, or ask for certificates with --tls-ca, or listen on "
+                         "127.0.0.1",
                          text);
     }
     struct listener *listener = listener_new(server, err);
@@ -112,6 +113,7 @@ static int listen_tcp(struct server *server, const char *text, struct impel_erro
     }
     uv_tcp_init(&server->loop, &listener->io.tcp);
     listener->is_open = true;
+    listener->is_tls = server->tls != NULL;
     listener->io.handle.data = listener;
     int code = uv_tcp_bind(&listener->io.tcp, (const struct sockaddr *)&address,
                            address.ss_family == AF_INET6 ? UV_TCP_IPV6ONLY : 0);
@@ -125,7 +127,7 @@ static int listen_tcp(struct server *server, const char *text, struct impel_erro
                        address.ss_family == AF_INET6 ? "[%s]:%d" : "%s:%d", host, port);
         server->tcp_port = server->tcp_port == 0 ? port : server->tcp_port;
     }
-    server_log(server, 1, "listening on %s", listener->text);
+    server_log(server, 1, "listening on %s%s", listener->text, listener->is_tls ? " with TLS" : "");
     return IMPEL_OK;
 }
 
@@ -174,9 +176,30 @@ static int listen_unix(struct server *server, const char *path, struct impel_err
     return IMPEL_OK;
 }
 
+int listen_tls(struct server *server, struct impel_error *err)
+{
+    const struct tls_options options = {
+        .cert_file = server->tls_cert,
+        .key_file = server->tls_key,
+        .ca_file = server->tls_ca,
+        .is_server = true,
+    };
+    struct tls_context *context = NULL;
+
+    if (options.cert_file == NULL && options.key_file == NULL && options.ca_file == NULL) {
+        return IMPEL_OK;
+    }
+    int rc = tls_context_new(&options, &context, err);
+    if (rc >= 0) {
+        tls_context_free(server->tls);
+        server->tls = context;
+    }
+    return rc;
+}
+
 int listen_open(struct server *server, struct impel_error *err)
 {
-    int rc = IMPEL_OK;
+    int rc = listen_tls(server, err);
 
     for (size_t i = 0; rc >= 0 && i < server->options.listen_count; i++) {
         rc = listen_tcp(server, server->options.listen[i], err);

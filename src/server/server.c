@@ -12,8 +12,10 @@
 
 enum {
     CLIENTS_MAX_DEFAULT = 10000,
+    HANDSHAKE_MS_DEFAULT = 10000,
     FILES_BESIDE_CLIENTS = 64, /* the store's, the listeners', the loop's */
     TICK_MS = 1000,
+    REST_MS = 2000, /* a client that sent nothing for so long keeps no empty buffers */
     PAUSE_TICK_MS = 10,
     STOP_FLUSH_MS = 2000, /* what has been answered may still leave */
 };
@@ -111,7 +113,8 @@ bool server_holds(const struct server *server, const struct row *row)
     return !server->paused_writes_only || (row->flags & (ROW_WRITES | ROW_IS_EXEC)) != 0;
 }
 
-static void close_silent(struct server *server, int64_t now_ms)
+/* Once a tick: those who say nothing give back their buffers, and their place if there is a limit. */
+static void look_at_clients(struct server *server, int64_t now_ms)
 {
     int64_t idle_ms = (int64_t)server->options.idle_timeout_s * 1000;
     struct link *next = NULL;
@@ -119,7 +122,11 @@ static void close_silent(struct server *server, int64_t now_ms)
     for (struct link *at = server->clients.next; at != &server->clients; at = next) {
         struct client *client = LINK_OF(at, struct client, all);
         next = at->next;
-        if ((client->flags & CLIENT_BLOCKED) == 0 && now_ms - client->active_ms > idle_ms) {
+        if (now_ms - client->active_ms > REST_MS) {
+            client_shrink(client);
+        }
+        if (idle_ms > 0 && (client->flags & CLIENT_BLOCKED) == 0 &&
+            now_ms - client->active_ms > idle_ms) {
             client_close(client);
         }
     }
@@ -136,9 +143,7 @@ static void on_tick(uv_timer_t *timer)
     }
     server->expiry_unknown = true;
     server_kick(server);
-    if (server->options.idle_timeout_s > 0) {
-        close_silent(server, now_ms);
-    }
+    look_at_clients(server, now_ms);
 }
 
 void server_pause(struct server *server, int64_t duration_ms, bool writes_only)
@@ -160,6 +165,20 @@ static void on_signal(uv_signal_t *signal, int number)
     server_stop(server);
 }
 
+/* Certificates expire while servers run. Those that cannot be used leave the old ones in place. */
+static void on_hangup(uv_signal_t *signal, int number)
+{
+    struct server *server = signal->data;
+    struct impel_error err;
+
+    (void)number;
+    if (listen_tls(server, &err) < 0) {
+        server_log(server, 3, "SIGHUP: the old certificates stay in use: %s", err.text);
+    } else {
+        server_log(server, 1, "SIGHUP: the certificates have been read anew");
+    }
+}
+
 void server_stop(struct server *server)
 {
     server->stopping = true;
@@ -172,7 +191,8 @@ void server_stop(struct server *server)
 static void raise_file_limit(struct server *server)
 {
     struct rlimit limit;
-    rlim_t wanted = (rlim_t)server->options.clients_max + FILES_BESIDE_CLIENTS;
+    uint32_t wanted_clients = server->options.clients_max;
+    rlim_t wanted = (rlim_t)wanted_clients + FILES_BESIDE_CLIENTS;
 
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= wanted) {
         return;
@@ -183,23 +203,37 @@ static void raise_file_limit(struct server *server)
         server->options.clients_max = limit.rlim_cur > FILES_BESIDE_CLIENTS + 1
                                           ? (uint32_t)limit.rlim_cur - FILES_BESIDE_CLIENTS
                                           : 1;
-        server_log(server, 2, "the limit of open files leaves room for %u clients only",
-                   server->options.clients_max);
+        server_log(
+            server, 2,
+            "the limit of open files, %llu, leaves room for %u clients instead of %u: raise it "
+            "(ulimit -Hn, LimitNOFILE=) or set --max-clients",
+            (unsigned long long)limit.rlim_cur, server->options.clients_max, wanted_clients);
     }
+}
+
+/* NULL stays NULL; false if memory is out. */
+static bool copy_text(const char *text, char **copy)
+{
+    *copy = text == NULL ? NULL : strdup(text);
+    return text == NULL || *copy != NULL;
 }
 
 static int copy_options(struct server *server, const struct server_options *options)
 {
     server->options = *options;
-    server->path = strdup(options->store);
-    server->password = options->password == NULL ? NULL : strdup(options->password);
-    server->unix_path = options->unix_path == NULL ? NULL : strdup(options->unix_path);
-    if (server->path == NULL || (options->password != NULL && server->password == NULL) ||
-        (options->unix_path != NULL && server->unix_path == NULL)) {
+    if (!copy_text(options->store, &server->path) ||
+        !copy_text(options->password, &server->password) ||
+        !copy_text(options->unix_path, &server->unix_path) ||
+        !copy_text(options->tls_cert, &server->tls_cert) ||
+        !copy_text(options->tls_key, &server->tls_key) ||
+        !copy_text(options->tls_ca, &server->tls_ca)) {
         return IMPEL_ERR_NOMEM;
     }
     if (options->clients_max == 0) {
         server->options.clients_max = CLIENTS_MAX_DEFAULT;
+    }
+    if (options->handshake_ms == 0) {
+        server->options.handshake_ms = HANDSHAKE_MS_DEFAULT;
     }
     if (options->input_bytes_max == 0) {
         server->options.input_bytes_max = INPUT_MAX_DEFAULT;
@@ -231,12 +265,13 @@ static int loop_open(struct server *server)
     uv_timer_init(&server->loop, &server->expiry);
     uv_signal_init(&server->loop, &server->signals[0]);
     uv_signal_init(&server->loop, &server->signals[1]);
+    uv_signal_init(&server->loop, &server->signals[2]);
     if (uv_async_init(&server->loop, &server->wake, on_wake) < 0) {
         return IMPEL_ERR_IO;
     }
     server->expiry.data = server;
     server->check.data = server->tick.data = server->wake.data = server;
-    server->signals[0].data = server->signals[1].data = server;
+    server->signals[0].data = server->signals[1].data = server->signals[2].data = server;
     uv_check_start(&server->check, on_check);
     uv_timer_start(&server->tick, on_tick, TICK_MS, TICK_MS);
     server->started_ms = (int64_t)uv_now(&server->loop);
@@ -313,6 +348,9 @@ int server_run(struct server *server, struct impel_error *err)
     (void)err;
     uv_signal_start(&server->signals[0], on_signal, SIGTERM);
     uv_signal_start(&server->signals[1], on_signal, SIGINT);
+    if (server->tls != NULL) {
+        uv_signal_start(&server->signals[2], on_hangup, SIGHUP);
+    }
     signal(SIGPIPE, SIG_IGN);
     server_log(server, 1, "serving %s", server->path);
     while (!server->stopping) {
@@ -355,5 +393,9 @@ void server_free(struct server *server)
     free(server->path);
     free(server->unix_path);
     free(server->password);
+    free(server->tls_cert);
+    free(server->tls_key);
+    free(server->tls_ca);
+    tls_context_free(server->tls);
     free(server);
 }

@@ -22,10 +22,14 @@ struct server_options {
     size_t listen_count;
     const char *unix_path; /* NULL = none */
     const char *password;  /* NULL = none; then only loopback addresses may be listened on */
+    /* Files in PEM form; with them everything on `listen` speaks TLS. `tls_ca`: only clients with a
+     * certificate of these authorities are let in, wherever they are. */
+    const char *tls_cert, *tls_key, *tls_ca;
 
     uint32_t clients_max;      /* 10000 */
     uint64_t input_bytes_max;  /* of one client, waiting to become a command: 1 GiB */
     uint64_t output_bytes_max; /* of one client, waiting to be taken: 256 MiB, then it is cut */
+    uint32_t handshake_ms;     /* for the handshake of TLS: 10000 */
     uint32_t idle_timeout_s;   /* a client that says nothing for so long is closed; 0 = never */
 
     /* One line; level as in struct store_event. May be NULL. */
@@ -36,7 +40,8 @@ struct server_options {
 /* Opens the store and the listeners. IMPEL_ERR_INVALID for an address that cannot be, or that is
  * open to others while there is no password. */
 int server_new(const struct server_options *options, struct server **out, struct impel_error *err);
-/* Serves until SIGTERM or SIGINT: commits what has been read, answers, closes, returns IMPEL_OK. */
+/* Serves until SIGTERM or SIGINT: commits what has been read, answers, closes, returns IMPEL_OK. With
+ * TLS, SIGHUP reads the certificates anew. */
 int server_run(struct server *server, struct impel_error *err);
 void server_free(struct server *server); /* NULL is fine */
 

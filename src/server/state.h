@@ -8,6 +8,7 @@
 #ifndef IMPEL_SERVER_STATE_H
 #define IMPEL_SERVER_STATE_H
 
+#include "net/tls.h"
 #include "resp/resp.h"
 #include "server/engine.h"
 #include "server/native.h"
@@ -137,6 +138,7 @@ enum client_flags {
     CLIENT_BLOCKED = 1024,
     CLIENT_UNPRIVILEGED = 2048, /* the password has not been given */
     CLIENT_LOCAL = 4096,        /* from loopback or a unix socket */
+    CLIENT_ENDED = 8192,        /* it has said that nothing follows */
 };
 
 /* A command with its own copy of its words. */
@@ -187,7 +189,7 @@ struct client {
         uv_tcp_t tcp;
         uv_pipe_t pipe;
     } io;
-    uv_timer_t timer; /* the deadline of its BLOCK */
+    uv_timer_t timer; /* the deadline of its handshake, of its BLOCK, of its goodbye */
     uv_write_t write;
     int handles; /* that are not closed yet */
     unsigned flags;
@@ -209,6 +211,8 @@ struct client {
     struct buf out;     /* replies of this turn, and what could not leave yet */
     struct buf sending; /* given to the kernel */
     bool is_sending;
+    struct tls *tls; /* NULL: the socket has plain bytes */
+    struct buf wire; /* what TLS made of `out` */
 
     struct multi multi;
     struct watch *watches;
@@ -258,7 +262,7 @@ struct server_stats {
     uint64_t input_bytes, output_bytes;
     uint64_t turns, commits, redone;
     uint64_t changes; /* rdb_changes_since_last_save */
-    uint64_t cut_slow, cut_full;
+    uint64_t cut_slow, cut_full, failed_handshakes;
     struct error_count codes[ERROR_CODES_MAX];
     size_t code_count;
 };
@@ -271,7 +275,7 @@ struct listener {
         uv_tcp_t tcp;
         uv_pipe_t pipe;
     } io;
-    bool is_unix;
+    bool is_unix, is_tls;
     bool is_open;
     char text[128];
 };
@@ -283,6 +287,9 @@ enum {
 struct server {
     struct server_options options;
     char *path, *unix_path, *password;
+    char *tls_cert, *tls_key, *tls_ca;
+    struct tls_context *tls;  /* NULL: plain TCP */
+    char wire_in[64 * 1024];  /* what one read of a TLS client brings, before it is decrypted */
     struct env_options store; /* its path is `path` */
     uv_loop_t loop;
     bool loop_open;
@@ -291,7 +298,7 @@ struct server {
     uv_timer_t tick;
     uv_timer_t expiry;
     uv_async_t wake;
-    uv_signal_t signals[2];
+    uv_signal_t signals[3];
     struct listener listeners[LISTENERS_MAX];
     size_t listener_count;
     int tcp_port;
@@ -338,17 +345,25 @@ void expiry_plan(struct server *server);
 
 /* ---- listen.c ---- */
 int listen_open(struct server *server, struct impel_error *err);
+/* Reads the certificates; for new connections, where there were some already. */
+int listen_tls(struct server *server, struct impel_error *err);
 void listen_close(struct server *server);
 
 /* ---- client.c ---- */
 void client_accept(struct listener *listener);
 /* Starts to close; the client lives until the loop has closed its handles. */
 void client_close(struct client *client);
-/* Closes once the output has left. */
-void client_close_after(struct client *client);
 void client_ready(struct client *client); /* has input */
 void client_dirty(struct client *client); /* has output */
+/* ---- client_io.c ---- */
+int client_read_start(struct client *client);
+/* Closes once the output has left, or after a while. */
+void client_close_after(struct client *client);
 void client_flush(struct client *client); /* lets the output go */
+/* Gives back what the buffers of a client at rest hold. */
+void client_shrink(struct client *client);
+
+/* ---- client.c, in words ---- */
 /* `id=... addr=...`, as CLIENT LIST shows it. */
 void client_describe(const struct client *client, struct buf *out);
 

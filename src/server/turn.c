@@ -95,6 +95,16 @@ static int run_request(struct client *client)
     return 1;
 }
 
+/* Nothing follows what it has sent, and that has been carried out. */
+static void end_client(struct client *client)
+{
+    if ((client->flags & CLIENT_BLOCKED) != 0) {
+        client_close(client);
+    } else {
+        client_close_after(client);
+    }
+}
+
 /* True: the store is not to be had now, so nobody else need try. */
 static bool run_client(struct client *client, size_t *budget)
 {
@@ -112,6 +122,8 @@ static bool run_client(struct client *client, size_t *budget)
     link_remove(&client->ready);
     if (rc > 0 && may_run(client)) {
         client_ready(client); /* at the end of the list */
+    } else if ((client->flags & CLIENT_ENDED) != 0) {
+        end_client(client);
     }
     if (client->out.size > 0) {
         client_dirty(client);

@@ -1,5 +1,5 @@
 /* serve.c -- the server alone, for tests and benches: serve PATH SYNC [LISTEN...] [unix:PATH]
- * [password:TEXT]. SYNC is full or process. Prints what it logs. With "check" in place of SYNC it
+ * [password:TEXT] [cert:FILE] [key:FILE] [ca:FILE] [handshake:MS] [clients:N] [output:BYTES]. SYNC is full or process. Prints what it logs. With "check" in place of SYNC it
  * checks the file instead. */
 #include "server/server.h"
 #include "store/lmdb/check.h"
@@ -47,6 +47,14 @@ int main(int argc, char **argv)
             options.unix_path = argv[i] + 5;
         } else if (strncmp(argv[i], "password:", 9) == 0) {
             options.password = argv[i] + 9;
+        } else if (strncmp(argv[i], "cert:", 5) == 0) {
+            options.tls_cert = argv[i] + 5;
+        } else if (strncmp(argv[i], "handshake:", 10) == 0) {
+            (void)sscanf(argv[i] + 10, "%u", &options.handshake_ms);
+        } else if (strncmp(argv[i], "key:", 4) == 0) {
+            options.tls_key = argv[i] + 4;
+        } else if (strncmp(argv[i], "ca:", 3) == 0) {
+            options.tls_ca = argv[i] + 3;
         } else if (strncmp(argv[i], "clients:", 8) == 0) {
             (void)sscanf(argv[i] + 8, "%u", &options.clients_max);
         } else if (strncmp(argv[i], "output:", 7) == 0) {
