@@ -325,7 +325,7 @@ int dispatch(struct client *client, struct impel_bytes *args, size_t arg_count)
     if (row == NULL || !may_run(client, row)) {
         client->flags |= (client->flags & CLIENT_MULTI) != 0 ? CLIENT_MULTI_BAD : 0;
     } else if (server->paused_until_ms > 0 && server_holds(server, row)) {
-        return 0;
+        return -1;
     } else {
         client->last_row = row;
         rc = run_row(client, row, args, arg_count);

@@ -11,6 +11,7 @@
 enum {
     EXPIRE_KEYS_MAX = 100, /* at a time: others wait meanwhile */
     SLOW_COMMIT_MS = 100,
+    REPLY_KEPT_BYTES = 64 * 1024, /* of memory, from one reply to the next */
 };
 
 int engine_open(struct engine *engine,
@@ -139,7 +140,7 @@ int engine_call(struct engine *engine,
     struct request *request = &engine->request;
 
     ASSERT(engine->mode != ENGINE_IDLE);
-    arena_release(&request->arena);
+    arena_reset(&request->arena, REPLY_KEPT_BYTES);
     request->call.args = args;
     request->call.arg_count = arg_count;
     request->call.resp3 = version >= 3;
@@ -154,6 +155,12 @@ int engine_call(struct engine *engine,
     }
     *reply = request->call.reply;
     return rc;
+}
+
+void engine_rest(struct engine *engine)
+{
+    arena_reset(&engine->request.arena, REPLY_KEPT_BYTES);
+    engine->request.call.reply = NULL;
 }
 
 const char *engine_error(const struct engine *engine, int status)

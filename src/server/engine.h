@@ -71,6 +71,8 @@ int engine_call(struct engine *engine,
                 struct call_wait *wait,
                 struct value **reply);
 void engine_time(struct engine *engine, uint64_t monotonic_ns); /* for the calls to come */
+/* The last reply is not needed any more; a large one's memory is given back. */
+void engine_rest(struct engine *engine);
 const char *engine_error(const struct engine *engine, int status);
 /* Ends the transaction. On failure nothing of it happened. */
 int engine_commit(struct engine *engine, struct impel_error *err);

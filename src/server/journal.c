@@ -9,6 +9,7 @@
 
 enum {
     LOCK_TRIES_MAX = 500, /* of 20 ms each */
+    WORDS_KEPT_BYTES = 1024 * 1024,
 };
 
 struct turn_op *journal_add(struct server *server, struct client *client)
@@ -44,7 +45,8 @@ void journal_clear(struct server *server)
     while (journal->count > 0) {
         journal_drop_last(server);
     }
-    arena_release(&journal->arena);
+    arena_reset(&journal->arena, WORDS_KEPT_BYTES);
+    engine_rest(&server->engine);
 }
 
 /* ---- again, one by one ---- */

@@ -10,7 +10,7 @@
 enum {
     MULTI_COMMANDS_MAX = 1000000,
     MULTI_BYTES_MAX = 512 * 1024 * 1024,
-    WATCHES_MAX = 100000,
+    WATCHES_MAX = 8192, /* each new one is compared with all */
 };
 
 bool multi_queue(struct client *client,
@@ -143,7 +143,8 @@ void command_watch(struct serve *serve)
     }
     for (size_t i = 1; i < serve->arg_count; i++) {
         if (!watch_add(serve->client, serve->args[i])) {
-            turn_error(serve->server, serve->out, "OOM this key cannot be watched");
+            turn_error(serve->server, serve->out,
+                       "OOM no memory to watch this key, or more than %d are watched", WATCHES_MAX);
             return;
         }
     }

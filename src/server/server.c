@@ -3,6 +3,7 @@
 
 #include <sys/resource.h>
 
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,8 @@ enum {
     HANDSHAKE_MS_DEFAULT = 10000,
     FILES_BESIDE_CLIENTS = 64, /* the store's, the listeners', the loop's */
     TICK_MS = 1000,
+    LARGE_BYTES = 512 * 1024, /* from here on memory is mapped, and unmapped at once when freed */
+    KEPT_FREE_BYTES = 4 * 1024 * 1024,
     REST_MS = 2000, /* a client that sent nothing for so long keeps no empty buffers */
     PAUSE_TICK_MS = 10,
     STOP_FLUSH_MS = 2000, /* what has been answered may still leave */
@@ -288,6 +291,10 @@ static int server_start(struct server *server, struct impel_error *err)
     };
     int rc = loop_open(server);
 
+    /* Left to itself the allocator raises these with every large buffer that is freed, and keeps what
+     * one client's large request took for good. */
+    (void)mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
+    (void)mallopt(M_TRIM_THRESHOLD, KEPT_FREE_BYTES);
     rc = rc < 0 ? rc : row_table_init(&server->rows);
     rc = rc < 0 ? rc : wait_init(server);
     if (rc < 0) {
@@ -388,6 +395,7 @@ void server_free(struct server *server)
     }
     journal_clear(server);
     free(server->journal.ops);
+    arena_release(&server->journal.arena);
     wait_release(server);
     row_table_release(&server->rows);
     free(server->path);

@@ -376,7 +376,8 @@ void turn_count_error(struct server *server, struct impel_bytes text);
 
 /* ---- dispatch.c ---- */
 /* Carries out one request of a client. 1 = done (or queued, or blocked), 0 = not now: the store's
- * lock is held by somebody else, or the transaction broke; ask again. */
+ * lock is held by somebody else, or the transaction broke; ask again. -1 = held back until the end
+ * of CLIENT PAUSE. */
 int dispatch(struct client *client, struct impel_bytes *args, size_t arg_count);
 /* Carries an op out and appends its reply. IMPEL_OK, or the status with which the transaction
  * broke. */

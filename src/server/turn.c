@@ -53,7 +53,8 @@ void turn_error(struct server *server, struct buf *out, const char *format, ...)
 
 static bool may_run(const struct client *client)
 {
-    return (client->flags & (CLIENT_CLOSING | CLIENT_CLOSE_AFTER | CLIENT_BLOCKED)) == 0;
+    return (client->flags & (CLIENT_CLOSING | CLIENT_CLOSE_AFTER | CLIENT_BLOCKED)) == 0 &&
+           !client->out.failed; /* it will be cut */
 }
 
 /* What is no request ends the connection, with Redis's words. */
@@ -64,8 +65,14 @@ static void protocol_error(struct client *client, const struct impel_error *err)
     client_close_after(client);
 }
 
-/* Carries out one request. 1 = done, 0 = there is none (yet), -1 = not now. */
-static int run_request(struct client *client)
+enum request_outcome {
+    REQUEST_HELD = -2, /* until the end of CLIENT PAUSE, which has it looked at again */
+    REQUEST_BUSY = -1, /* the store is not to be had now */
+    REQUEST_NONE = 0,  /* it has not arrived yet, or never will */
+    REQUEST_DONE = 1,
+};
+
+static enum request_outcome run_request(struct client *client)
 {
     struct server *server = client->server;
     struct impel_bytes input = {client->in.data + client->in_at, client->in.size - client->in_at};
@@ -74,11 +81,11 @@ static int run_request(struct client *client)
     size_t size = 0, arg_count = 0;
 
     if (input.size == 0) {
-        return 0;
+        return REQUEST_NONE;
     }
     int rc = resp_scan_request(&client->scan, input, &size, &err);
     if (rc == 0) {
-        return 0;
+        return REQUEST_NONE;
     }
     input.size = size;
     if (rc > 0) {
@@ -86,13 +93,14 @@ static int run_request(struct client *client)
     }
     if (rc < 0) {
         protocol_error(client, &err);
-        return 0;
+        return REQUEST_NONE;
     }
-    if (arg_count > 0 && dispatch(client, args, arg_count) == 0) {
-        return -1;
+    rc = arg_count > 0 ? dispatch(client, args, arg_count) : 1;
+    if (rc <= 0) {
+        return rc < 0 ? REQUEST_HELD : REQUEST_BUSY;
     }
     client->in_at += size;
-    return 1;
+    return REQUEST_DONE;
 }
 
 /* Nothing follows what it has sent, and that has been carried out. */
@@ -109,23 +117,23 @@ static void end_client(struct client *client)
 static bool run_client(struct client *client, size_t *budget)
 {
     size_t left = CLIENT_REQUESTS_MAX;
-    int rc = 1;
+    enum request_outcome outcome = REQUEST_DONE;
 
-    while (rc > 0 && left > 0 && *budget > 0 && may_run(client)) {
-        rc = run_request(client);
+    while (outcome == REQUEST_DONE && left > 0 && *budget > 0 && may_run(client)) {
+        outcome = run_request(client);
         left--;
         *budget -= 1;
     }
-    if (rc < 0) {
+    if (outcome == REQUEST_BUSY) {
         return true;
     }
     link_remove(&client->ready);
-    if (rc > 0 && may_run(client)) {
+    if (outcome == REQUEST_DONE && may_run(client)) {
         client_ready(client); /* at the end of the list */
-    } else if ((client->flags & CLIENT_ENDED) != 0) {
+    } else if (outcome != REQUEST_HELD && (client->flags & CLIENT_ENDED) != 0) {
         end_client(client);
     }
-    if (client->out.size > 0) {
+    if (client->out.size > 0 || client->out.failed) {
         client_dirty(client);
     }
     return false;
