@@ -120,7 +120,7 @@ static int kill_one(struct drill *drill, struct impel_error *err)
         if (clock_now_ms() > end_ms || living_count(drill) < 2) {
             return error_set(err, IMPEL_ERR_TIMEOUT,
                              "no worker could be killed while it held entries; logs are in %s (add "
-                             "--keep)",
+                             "--keep-scene)",
                              drill->folder);
         }
         pause_ms(POLL_MS);
@@ -388,7 +388,7 @@ int command_drill(struct options *options, struct impel_error *err)
     if (rc >= 0) {
         rc = show_results(&drill, err);
     }
-    if (options->keep) {
+    if (options->keep_scene) {
         console_note("left in place: %s and the streams %s and %s", drill.folder, drill.stream,
                      drill.dead_letter);
     }

@@ -81,6 +81,30 @@ const struct command command_table[] = {
         .run = command_explain,
     },
     {
+        .name = "trim",
+        .bit = COMMAND_TRIM,
+        .words = "",
+        .summary = "remove from a stream what every group has finished with",
+        .text =
+            "Acknowledged entries stay in a stream until somebody removes them. Trim removes "
+            "exactly what every group has finished with: all that lies before the first entry "
+            "that is pending in some group or has not been read by it. The store finds that place "
+            "and cuts there in one step, so what is delivered at the same moment is safe; a long "
+            "cut is made of many small ones, between which others get their turn. --keep leaves "
+            "more than that.\n\n"
+            "A group that has unfinished work and that nobody came for within --stalled-after "
+            "holds the stream's memory for as long as it exists. What it has not finished is not "
+            "touched: the exit code is 3 and the group is named, until its workers are back or "
+            "--ignore-group gives its work up. The exit code is also 3 when others, a MAXLEN of a "
+            "producer for example, removed entries that a group had not read or not finished: how "
+            "many is told. A stream without a group is never trimmed.",
+        .examples = "impel trim --stream orders\n"
+                    "impel trim --stream orders --keep 1h --dry-run\n"
+                    "impel trim --stream orders --keep 100000 --ignore-group old-report\n",
+        .words_max = 0,
+        .run = command_trim,
+    },
+    {
         .name = "dead",
         .bit = COMMAND_DEAD,
         .words = "list",

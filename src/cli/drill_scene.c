@@ -84,11 +84,11 @@ void drill_close(struct drill *drill)
             waitpid(drill->workers[i].pid, NULL, 0);
         }
     }
-    if (drill->store != NULL && !drill->options->keep) {
+    if (drill->store != NULL && !drill->options->keep_scene) {
         delete_streams(drill);
     }
     store_close(drill->store);
-    if (drill->folder[0] != '\0' && !drill->options->keep) {
+    if (drill->folder[0] != '\0' && !drill->options->keep_scene) {
         folder_remove(drill->folder);
     }
 }

@@ -92,6 +92,8 @@ static const char *sample_value(const struct option_spec *spec)
         return "false";
     case OPTION_LIST:
         return "[orders]";
+    case OPTION_KEEP:
+        return "1h";
     default:
         return strcmp(spec->name, "group") == 0 ? "workers" : "name";
     }

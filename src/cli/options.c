@@ -239,6 +239,25 @@ static int set_maybe(const struct target *target, struct impel_error *err)
     return IMPEL_OK;
 }
 
+static int set_keep(const struct target *target, struct impel_error *err)
+{
+    const char *text = target->text;
+    struct keep keep = {0};
+
+    if (text[0] != '\0' && strspn(text, "0123456789") == strlen(text)) {
+        errno = 0;
+        keep.length = strtoull(text, NULL, 10);
+        if (errno != 0 || keep.length > INT64_MAX) {
+            return refuse(target, "no stream is that long", err);
+        }
+    } else if (duration_parse(text, &keep.age_ms) < 0) {
+        return refuse(target, "a duration like 1h, or a number of entries like 100000, is needed",
+                      err);
+    }
+    *(struct keep *)target->member = keep;
+    return IMPEL_OK;
+}
+
 static int set_text(const struct target *target, struct impel_error *err)
 {
     struct impel_bytes copy;
@@ -282,6 +301,8 @@ int option_set(struct options *options,
         return set_range(&target, err);
     case OPTION_CHOICE:
         return set_choice(&target, err);
+    case OPTION_KEEP:
+        return set_keep(&target, err);
     case OPTION_ID:
         if (id_parse(bytes_of(text), spec->max == 0 ? 0 : UINT64_MAX, target.member) < 0) {
             return refuse(&target, "an ID is two numbers with a dash, like 1700000000000-0", err);

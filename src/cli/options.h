@@ -28,7 +28,9 @@ enum command_bit {
     COMMAND_HELP = 1 << 11,
     COMMAND_SERVE = 1 << 12,
     COMMAND_EXPLAIN = 1 << 13,
-    COMMAND_ALL = (1 << 14) - 1,
+    COMMAND_TRIM = 1 << 14,
+    COMMAND_TOP = 1 << 15,
+    COMMAND_ALL = (1 << 16) - 1,
 };
 
 enum option_kind {
@@ -40,6 +42,7 @@ enum option_kind {
     OPTION_MAYBE,    /* struct maybe_duration: --until-idle or --until-idle=DURATION */
     OPTION_RANGE,    /* struct duration_range: "1s..5m" */
     OPTION_CHOICE,   /* int: the index in `choices` */
+    OPTION_KEEP,     /* struct keep: "1h" or "100000" */
     OPTION_ID,       /* struct impel_id; without its second half 0, or with `max` the largest */
 };
 
@@ -55,6 +58,12 @@ struct maybe_duration {
 
 struct duration_range {
     int64_t low_ms, high_ms;
+};
+
+/* What a trim leaves although it is finished: by age or by number. */
+struct keep {
+    int64_t age_ms;
+    uint64_t length;
 };
 
 struct group_config;
@@ -102,13 +111,18 @@ struct options {
     int64_t count;
     bool reverse;
 
+    struct keep keep;
+    struct text_list ignored_groups;
+    int64_t stalled_after_ms;
+    bool dry_run;
+
     bool json;
     const char *reason;
 
     int64_t workers;
     int64_t entries;
     int64_t kills;
-    bool keep;
+    bool keep_scene;
 
     int64_t runs;
     int64_t value_size;

@@ -4,8 +4,9 @@
 #define AT(MEMBER) .offset = offsetof(struct options, MEMBER)
 
 enum {
-    WITH_GROUP = COMMAND_RUN | COMMAND_SWEEP | COMMAND_STATUS | COMMAND_DEAD | COMMAND_EXPLAIN,
-    WITH_POLICY = COMMAND_RUN | COMMAND_SWEEP | COMMAND_STATUS | COMMAND_EXPLAIN,
+    WITH_GROUP = COMMAND_RUN | COMMAND_SWEEP | COMMAND_STATUS | COMMAND_DEAD | COMMAND_EXPLAIN |
+                 COMMAND_TOP,
+    WITH_POLICY = COMMAND_RUN | COMMAND_SWEEP | COMMAND_STATUS | COMMAND_EXPLAIN | COMMAND_TOP,
     WITH_STORE = COMMAND_ALL & ~(unsigned)(COMMAND_VERSION | COMMAND_HELP),
 };
 
@@ -23,8 +24,8 @@ const struct option_spec option_table[] = {
      "connection was lost; then the command fails. 0 = run and sweep try for ever, other commands once.",
      OPTION_DURATION, WITH_STORE & ~(unsigned)COMMAND_SERVE, 0, 0, AT(connect_timeout_ms), false},
     {"stream", "STREAM", NULL, NULL, NULL,
-     "The stream. run, sweep and status take several: give the option again.",
-     OPTION_LIST, WITH_GROUP | COMMAND_ADD | COMMAND_READ, 1, 0, AT(streams), false},
+     "The stream. run, sweep, status, top and trim take several: give the option again.",
+     OPTION_LIST, WITH_GROUP | COMMAND_ADD | COMMAND_READ | COMMAND_TRIM, 1, 0, AT(streams), false},
     {"group", "GROUP", NULL, NULL, NULL,
      "The consumer group.",
      OPTION_TEXT, WITH_GROUP, 1, 0, AT(group), false},
@@ -136,9 +137,25 @@ const struct option_spec option_table[] = {
     {"entries", "N", "0", NULL, NULL,
      "How many entries; 0 = the command's own choice.",
      OPTION_NUMBER, COMMAND_DRILL | COMMAND_BENCH, 0, 100000000, AT(entries), true},
-    {"keep", NULL, NULL, NULL, NULL,
+    {"keep-scene", NULL, NULL, NULL, NULL,
      "Leave the drill's folder and stream in place, and say where they are.",
-     OPTION_FLAG, COMMAND_DRILL, 0, 0, AT(keep), true},
+     OPTION_FLAG, COMMAND_DRILL, 0, 0, AT(keep_scene), true},
+
+    {"keep", "DURATION|N", NULL, NULL, NULL,
+     "Leave entries that are younger than DURATION, or the last N, although all groups have finished "
+     "with them.",
+     OPTION_KEEP, COMMAND_TRIM, 0, 0, AT(keep), false},
+    {"ignore-group", "GROUP", NULL, NULL, NULL,
+     "This group holds nothing back: what it has not finished with may go, and is then lost for it. For "
+     "a group that is stalled and will not come back. May be repeated.",
+     OPTION_LIST, COMMAND_TRIM, 1, 0, AT(ignored_groups), false},
+    {"stalled-after", "DURATION", "1h", NULL, NULL,
+     "A group with unfinished work counts as stalled when no worker of it is alive and none of its "
+     "consumers was seen for this long.",
+     OPTION_DURATION, COMMAND_TRIM, 0, 0, AT(stalled_after_ms), false},
+    {"dry-run", NULL, NULL, NULL, NULL,
+     "Only show what would be done.",
+     OPTION_FLAG, COMMAND_TRIM, 0, 0, AT(dry_run), true},
 
     {"runs", "N", "5", NULL, NULL,
      "How often each side is measured; the medians are compared.",
@@ -173,7 +190,7 @@ const struct option_spec option_table[] = {
 
     {"json", NULL, NULL, NULL, NULL,
      "Print JSON: one object for status, one object a line for lists.",
-     OPTION_FLAG, COMMAND_STATUS | COMMAND_EXPLAIN | COMMAND_SWEEP | COMMAND_DEAD | COMMAND_READ |
+     OPTION_FLAG, COMMAND_STATUS | COMMAND_EXPLAIN | COMMAND_TRIM | COMMAND_SWEEP | COMMAND_DEAD | COMMAND_READ |
          COMMAND_DRILL | COMMAND_BENCH | COMMAND_CHECK,
      0, 0, AT(json), true},
 

@@ -62,6 +62,7 @@ enum request_kind {
     REQUEST_GROUP_CREATE, /* XGROUP CREATE ... MKSTREAM */
     REQUEST_GROUP_SET,    /* XGROUP SETID */
     REQUEST_TRIM,         /* XTRIM */
+    REQUEST_TRIM_DONE,    /* remove what every group has finished with, judged in the same step */
     REQUEST_CALL,         /* any one Redis command, for `impel call` */
 };
 
@@ -332,6 +333,7 @@ struct request {
                 uint64_t pending;
                 uint64_t consumers;
                 int64_t lag; /* entries not delivered yet, as XINFO GROUPS says; -1 = unknown */
+                int64_t entries_read; /* the counter of the same name; -1 = unknown */
                 struct impel_id first_pending; /* 0-0 if none */
                 int64_t oldest_idle_ms;        /* of first_pending; -1 if none */
             } * groups;
@@ -350,6 +352,22 @@ struct request {
             bool approximate;
             uint64_t removed; /* out */
         } trim;
+        /* A group has finished with what lies before its first pending entry and before the entry
+         * after its last-delivered. Only what all groups have finished with goes; nothing that is
+         * pending or unread for any of them, also not what is delivered at the same moment. A
+         * stream without a group (or with ignored ones only) is IMPEL_ERR_NO_GROUP: nobody can say
+         * what is finished. */
+        struct {
+            const struct impel_bytes *ignored; /* in: groups that are not asked */
+            size_t ignored_count;
+            uint64_t length_min;       /* in: so many entries stay at least */
+            struct impel_id keep_from; /* in: what is not below this ID stays; ID_MAX = no such */
+            uint32_t limit;            /* in: about so many go in this step at most, >= 1. Redis: a
+                                          node of more entries than this goes at once */
+            uint64_t removed;          /* out */
+            bool more;                 /* out: there may be more to remove: ask again */
+            struct impel_id floor;     /* out: the first ID that some group has not finished with */
+        } trim_done;
         struct {
             const struct impel_bytes *args;
             size_t arg_count;

@@ -23,6 +23,7 @@ const struct native native_table[] = {
     {"impel.read", 2, true, native_parse_read, native_answer_read, REQUEST_READ},
     {"impel.pending", 5, false, native_parse_pending, native_answer_pending, REQUEST_PENDING},
     {"impel.info", 0, false, native_parse_info, native_answer_info, REQUEST_INFO},
+    {"impel.trim", 3, true, native_parse_trim, native_answer_trim, REQUEST_TRIM_DONE},
     {.name = NULL},
 };
 

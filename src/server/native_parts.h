@@ -58,5 +58,7 @@ bool native_parse_pending(struct request *request, const struct impel_bytes *wor
 bool native_answer_pending(const struct request *request, struct value *out, struct arena *arena);
 bool native_parse_info(struct request *request, const struct impel_bytes *words, size_t count);
 bool native_answer_info(const struct request *request, struct value *out, struct arena *arena);
+bool native_parse_trim(struct request *request, const struct impel_bytes *words, size_t count);
+bool native_answer_trim(const struct request *request, struct value *out, struct arena *arena);
 
 #endif /* IMPEL_SERVER_NATIVE_PARTS_H */

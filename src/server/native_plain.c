@@ -1,4 +1,4 @@
-/* native_plain.c -- reading, where one command of Redis would not be one step. */
+/* native_plain.c -- reading and trimming, where one command of Redis would not be one step. */
 #include "server/native_parts.h"
 
 /* ---- read, pending, info: no fences, but one step where a script would be needed ---- */
@@ -74,7 +74,7 @@ bool native_parse_info(struct request *request, const struct impel_bytes *words,
 
 static bool put_group(struct value *out, const struct info_group *group, struct arena *arena)
 {
-    struct value *row = value_list_init(out, VALUE_ARRAY, 7, arena);
+    struct value *row = value_list_init(out, VALUE_ARRAY, 8, arena);
     struct impel_bytes name;
 
     if (row == NULL || !arena_copy(arena, group->name, &name) ||
@@ -87,6 +87,7 @@ static bool put_group(struct value *out, const struct info_group *group, struct 
     row[3] = value_integer((int64_t)group->consumers);
     row[4] = value_integer(group->lag);
     row[6] = value_integer(group->oldest_idle_ms);
+    row[7] = value_integer(group->entries_read);
     return true;
 }
 
@@ -112,4 +113,33 @@ bool native_answer_info(const struct request *request, struct value *out, struct
     }
     return groups != NULL && native_put_id(&items[3], request->info.last_id, arena) &&
            native_put_id(&items[4], request->info.first_id, arena);
+}
+
+/* ---- trim: words: length_min, keep_from, limit, ignored groups ---- */
+
+bool native_parse_trim(struct request *request, const struct impel_bytes *words, size_t count)
+{
+    int64_t length_min = 0;
+
+    request->trim_done.ignored = words + 3;
+    request->trim_done.ignored_count = count - 3;
+    if (!native_number(words[0], &length_min) || length_min < 0 ||
+        !native_id(words[1], &request->trim_done.keep_from) ||
+        !native_count(words[2], &request->trim_done.limit)) {
+        return false;
+    }
+    request->trim_done.length_min = (uint64_t)length_min;
+    return true;
+}
+
+bool native_answer_trim(const struct request *request, struct value *out, struct arena *arena)
+{
+    struct value *items = native_list(request, out, 4, arena);
+
+    if (items == NULL) {
+        return false;
+    }
+    items[1] = value_integer((int64_t)request->trim_done.removed);
+    items[2] = value_integer(request->trim_done.more);
+    return native_put_id(&items[3], request->trim_done.floor, arena);
 }

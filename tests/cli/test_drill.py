@@ -33,7 +33,7 @@ def the_drill_runs_on_a_given_store_and_removes_its_streams(tmp):
 
 @test
 def what_is_kept_is_named(tmp):
-    done = impel("drill", "--workers", "2", "--kills", "1", "--entries", "20", "--keep",
+    done = impel("drill", "--workers", "2", "--kills", "1", "--entries", "20", "--keep-scene",
                  store=tmp / "db", env={"TMPDIR": str(tmp)}, deadline_s=120)
     equal(done.code, 0, done.out + done.err)
     contains(done.err, "left in place")

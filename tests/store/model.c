@@ -74,6 +74,7 @@ static bool refused(const struct model *model, enum request_kind kind)
     case REQUEST_RANGE:
     case REQUEST_INFO:
     case REQUEST_TRIM:
+    case REQUEST_TRIM_DONE:
     case REQUEST_CALL:
         return false;
     default:
@@ -115,6 +116,8 @@ static int apply(struct model *model, struct request *request)
         return model_group_set(model, request);
     case REQUEST_TRIM:
         return model_trim(model, request);
+    case REQUEST_TRIM_DONE:
+        return model_trim_done(model, request);
     default:
         return model_call(model, request);
     }

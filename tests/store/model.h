@@ -113,6 +113,7 @@ int model_range(struct model *model, struct request *request);
 int model_info(struct model *model, struct request *request);
 int model_group_set(struct model *model, struct request *request);
 int model_trim(struct model *model, struct request *request);
+int model_trim_done(struct model *model, struct request *request);
 int model_call(struct model *model, struct request *request);
 
 /* Takes the caller's beat; the result in `*result`. */

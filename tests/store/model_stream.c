@@ -153,6 +153,55 @@ int model_trim(struct model *model, struct request *request)
     return IMPEL_OK;
 }
 
+static bool is_ignored(const struct request *request, struct impel_bytes group)
+{
+    for (size_t i = 0; i < request->trim_done.ignored_count; i++) {
+        if (bytes_equal(request->trim_done.ignored[i], group)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int model_trim_done(struct model *model, struct request *request)
+{
+    struct model_stream *stream = state_stream(&model->state, request->stream);
+    struct impel_id floor = ID_MAX;
+    bool any = false;
+
+    if (stream != NULL && stream->other_type) {
+        return error_set(&request->error, IMPEL_ERR_WRONG_TYPE, "the key is not a stream");
+    }
+    for (size_t i = 0; stream != NULL && i < stream->group_count; i++) {
+        const struct model_group *group = &stream->groups[i];
+        struct impel_id mine = group->last_delivered;
+        if (is_ignored(request, group->name)) {
+            continue;
+        }
+        (void)id_next(&mine);
+        if (group->row_count > 0 && id_compare(group->rows[0].id, mine) < 0) {
+            mine = group->rows[0].id;
+        }
+        floor = id_compare(mine, floor) < 0 ? mine : floor;
+        any = true;
+    }
+    if (!any) {
+        return error_set(&request->error, IMPEL_ERR_NO_GROUP, "no group says what is finished");
+    }
+    bool young = id_compare(request->trim_done.keep_from, floor) < 0;
+    size_t finished = stream_seek(stream, young ? request->trim_done.keep_from : floor);
+    size_t spare = stream->entry_count <= request->trim_done.length_min
+                       ? 0
+                       : stream->entry_count - request->trim_done.length_min;
+    size_t remove = finished < spare ? finished : spare;
+    request->trim_done.more = remove > request->trim_done.limit;
+    remove = request->trim_done.more ? request->trim_done.limit : remove;
+    stream_remove(stream, 0, remove);
+    request->trim_done.removed = remove;
+    request->trim_done.floor = floor;
+    return IMPEL_OK;
+}
+
 /* ---- reading ---- */
 
 /* All streams and groups of a READ must exist before anything is read. */
@@ -363,6 +412,7 @@ int model_info(struct model *model, struct request *request)
         out->pending = group->row_count;
         out->consumers = group->consumer_count;
         out->lag = lag(stream, group);
+        out->entries_read = group->entries_read;
         out->oldest_idle_ms = -1;
         if (group->row_count > 0) {
             out->first_pending = group->rows[0].id;

@@ -115,6 +115,7 @@ int exec_request(struct exec *exec, struct request *request)
         [REQUEST_GROUP_CREATE] = exec_group_create,
         [REQUEST_GROUP_SET] = exec_group_set,
         [REQUEST_TRIM] = exec_trim,
+        [REQUEST_TRIM_DONE] = exec_trim_done,
         [REQUEST_CALL] = exec_call,
     };
 

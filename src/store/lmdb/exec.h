@@ -63,6 +63,7 @@ void exec_reset(struct request *request);
 
 int exec_add(struct exec *exec, struct request *request);
 int exec_trim(struct exec *exec, struct request *request);
+int exec_trim_done(struct exec *exec, struct request *request);
 int exec_range(struct exec *exec, struct request *request);
 int exec_info(struct exec *exec, struct request *request);
 int exec_pending(struct exec *exec, struct request *request);

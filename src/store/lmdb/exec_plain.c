@@ -117,6 +117,7 @@ static int info_group(struct exec *exec,
     out->last_delivered = group->last_id;
     out->pending = group->pending;
     out->consumers = group->consumer_count;
+    out->entries_read = group->entries_read;
     if (!lmdb_group_lag(group, &out->lag)) {
         out->lag = -1;
     }

@@ -399,6 +399,7 @@ static bool read_group(struct arena *arena, const struct value *from, struct inf
     to->consumers = (uint64_t)item_number(from, 3);
     to->lag = item_number(from, 4);
     to->oldest_idle_ms = item_number(from, 6);
+    to->entries_read = item_number(from, 7);
     return arena_copy(arena, item_bytes(from, 0), &to->name) &&
            item_id(from, 1, &to->last_delivered) && item_id(from, 5, &to->first_pending);
 }

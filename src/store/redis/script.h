@@ -20,6 +20,7 @@ enum script_name {
     SCRIPT_RENEW,
     SCRIPT_SETTLE,
     SCRIPT_TAKE,
+    SCRIPT_TRIM,
     SCRIPT_COUNT,
 };
 

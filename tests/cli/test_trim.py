@@ -1,0 +1,191 @@
+#!/usr/bin/python3
+"""trim: only what every group has finished with goes; who holds the rest back is named, and what
+others removed too early is told. On every kind of store."""
+import json
+
+from impeltest import (check, contains, equal, impel, impel_argv, impel_ok, main, start, test,
+                       wait_for)
+from everystore import add, add_many, call, every_store, read
+
+
+def ids(store, stream="s"):
+    return [json.loads(line)["id"] for line in impel_ok("read", "--stream", stream,
+                                                        store=store).splitlines()]
+
+
+def trim(store, *args, code=0):
+    done = impel("trim", "--stream", "s", "--json", *args, store=store)
+    equal(done.code, code, done.out + done.err)
+    return json.loads(done.out)
+
+
+def group_of(tree, name):
+    return [g for g in tree["groups"] if g["group"] == name][0]
+
+
+@every_store
+def acknowledged_entries_do_not_pile_up(tmp, store):
+    """XACK does not delete: memory grows until somebody removes what is done."""
+    add_many(store, "s", 2000)
+    call(store, "XGROUP", "CREATE", "s", "g", "0")
+    done = read(store, "s", "g", "a", 2000)
+    equal(len(done), 2000)
+    equal(trim(store)["removed"], 0)
+    call(store, "XACK", "s", "g", *done)
+    equal(call(store, "XLEN", "s"), "2000")
+    dry = trim(store, "--dry-run")
+    equal((dry["removed"], dry["dry_run"], call(store, "XLEN", "s")), (2000, True, "2000"))
+    tree = trim(store)
+    equal((tree["length"], tree["removed"], tree["held_by"]), (2000, 2000, None))
+    equal(call(store, "XLEN", "s"), "0")
+    equal(trim(store)["removed"], 0)
+
+
+@every_store
+def every_group_is_asked(tmp, store):
+    add(store, "s", *["%d-0" % i for i in range(1, 11)])
+    for group in ("fast", "slow"):
+        call(store, "XGROUP", "CREATE", "s", group, "0")
+    call(store, "XACK", "s", "fast", *read(store, "s", "fast", "a"))
+    read(store, "s", "slow", "b", 6)
+    call(store, "XACK", "s", "slow", "1-0", "2-0", "3-0", "5-0", "6-0")
+    tree = trim(store, "--dry-run")
+    equal((tree["removed"], tree["held_by"]), (3, "slow"))
+    equal(group_of(tree, "slow")["floor"], "4-0")
+    equal(group_of(tree, "fast")["unfinished"], False)
+    text = impel_ok("trim", "--stream", "s", store=store)
+    contains(text, "removed 3 of 10; 4-0 holds what lies behind: slow has not finished it yet")
+    equal(ids(store)[0], "4-0")
+    call(store, "XACK", "s", "slow", "4-0")
+    contains(impel_ok("trim", "--stream", "s", store=store), "slow has not read it yet")
+    equal(ids(store), ["7-0", "8-0", "9-0", "10-0"])
+    equal(read(store, "s", "slow", "b"), ["7-0", "8-0", "9-0", "10-0"])
+
+
+@every_store
+def what_is_to_be_kept_is_kept(tmp, store):
+    add(store, "s", *["%d-0" % i for i in range(1, 21)])
+    new = call(store, "XADD", "s", "*", "n", "new")
+    call(store, "XGROUP", "CREATE", "s", "g", "0")
+    call(store, "XACK", "s", "g", *read(store, "s", "g", "a"))
+    equal(trim(store, "--keep", "30")["removed"], 0)
+    equal(trim(store, "--keep", "18", "--dry-run")["removed"], 3)
+    equal(trim(store, "--keep", "18")["removed"], 3)
+    equal(ids(store)[0], "4-0")
+    equal(trim(store, "--keep", "1h", "--dry-run")["removed"], 17)
+    equal(trim(store, "--keep", "1h")["removed"], 17)
+    equal(ids(store), [new])
+    equal(trim(store)["removed"], 1)
+
+
+@every_store
+def a_stalled_group_is_not_run_over_unless_told(tmp, store):
+    add(store, "s", *["%d-0" % i for i in range(1, 6)])
+    for group in ("g", "old"):
+        call(store, "XGROUP", "CREATE", "s", group, "0")
+    call(store, "XACK", "s", "g", *read(store, "s", "g", "a"))
+    tree = trim(store, code=3)  # "old" never had a consumer
+    equal((tree["removed"], tree["held_by"], group_of(tree, "old")["stalled"]), (0, "old", True))
+    done = impel("trim", "--stream", "s", store=store)
+    equal(done.code, 3)
+    contains(done.out, "group old is stalled: it has unfinished work and no consumer")
+    contains(done.out, "--ignore-group old")
+
+    read(store, "s", "old", "b", 2)
+    call(store, "XACK", "s", "old", "1-0")
+    tree = trim(store)  # somebody came for it a moment ago
+    equal((tree["removed"], group_of(tree, "old")["stalled"]), (1, False))
+    tree = trim(store, "--stalled-after", "0", code=3)
+    equal((tree["removed"], group_of(tree, "old")["stalled"]), (0, True))
+    tree = trim(store, "--stalled-after", "0", "--ignore-group", "old", "--dry-run")
+    equal((tree["removed"], tree["held_by"]), (4, None))
+    equal(trim(store, "--stalled-after", "0", "--ignore-group", "old")["removed"], 4)
+    equal(ids(store), [])
+    tree = trim(store, "--ignore-group", "old", code=3)
+    equal(group_of(tree, "old")["lost_pending"], 1)
+    equal(group_of(tree, "old")["lost_unread"], 3)
+
+
+@every_store
+def what_a_producer_trimmed_away_is_reported(tmp, store):
+    """MAXLEN takes no notice of groups: entries go that are pending, or that nobody has read."""
+    add(store, "s", "1-0")
+    call(store, "XGROUP", "CREATE", "s", "g", "0")
+    read(store, "s", "g", "a", 1)
+    for i in range(2, 6):
+        call(store, "XADD", "s", "MAXLEN", "2", "%d-0" % i, "n", str(i))
+    equal(ids(store), ["4-0", "5-0"])
+    for dry in (["--dry-run"], []):
+        tree = trim(store, *dry, code=3)
+        group = group_of(tree, "g")
+        equal((tree["removed"], group["lost_pending"], group["lost_unread"]), (0, 1, 2))
+    done = impel("trim", "--stream", "s", store=store)
+    contains(done.out, "group g lost 1 pending")
+    contains(done.out, "group g lost 2 unread")
+    equal(read(store, "s", "g", "a"), ["4-0", "5-0"])
+    equal(group_of(trim(store, code=3), "g")["lost_unread"], 0)  # it has read past the gap
+
+
+@every_store
+def a_long_cut_is_made_of_steps(tmp, store):
+    add_many(store, "s", 25000)
+    call(store, "XGROUP", "CREATE", "s", "g", "$")
+    equal(trim(store, "--keep", "123")["removed"], 24877)
+    equal(call(store, "XLEN", "s"), "123")
+
+
+@every_store
+def nothing_is_lost_to_a_trim_beside_a_worker(tmp, store):
+    add_many(store, "s", 300)
+    seen = tmp / "seen"
+    worker = start(impel_argv("run", "--stream", "s", "--group", "g", "--dead-after", "1s",
+                              "--concurrency", "4", "--until-idle", "--", "sh", "-c",
+                              "echo $IMPEL_FIELD_n >> %s" % seen, store=store), tmp)
+    wait_for(seen.exists, what="the first entry")
+    removed, trims = 0, 0
+    while worker.running():
+        removed += trim(store)["removed"]
+        trims += 1
+    equal(worker.wait().code, 0)
+    equal(removed + trim(store)["removed"], 300)
+    equal(sorted(map(int, seen.read_text().split())), list(range(300)))
+    check(trims > 1, "the worker was done before the first trim")
+
+
+@every_store
+def a_stream_that_nobody_reads_is_left_alone(tmp, store):
+    add(store, "s", "1-0")
+    done = impel("trim", "--stream", "s", store=store)
+    equal(done.code, 1)
+    contains(done.err, "the stream 's' has no group that could say what is finished")
+    call(store, "XGROUP", "CREATE", "s", "g", "0")
+    for dry in ([], ["--dry-run"]):
+        done = impel("trim", "--stream", "s", "--ignore-group", "g", *dry, store=store)
+        equal(done.code, 1)
+        contains(done.err, "has no group but ignored ones")
+    equal(ids(store), ["1-0"])
+    done = impel("trim", "--stream", "nothing", store=store)
+    equal(done.code, 1)
+    contains(done.err, "there is no stream 'nothing'")
+    call(store, "XGROUP", "CREATE", "s", "h", "0")
+    done = impel("trim", "--stream", "s", "--ignore-group", "H", store=store)
+    equal(done.code, 2)
+    contains(done.err, "no group 'H'")
+
+
+@test
+def misuse_is_named(tmp):
+    db = tmp / "db"
+    call(db, "XADD", "s", "*", "n", "1")
+    for args, part in [([], "--stream"),
+                       (["--stream", "s", "--keep", "x"], "a duration like 1h, or a number"),
+                       (["--stream", "s", "--keep", "-1"], "a duration like 1h, or a number"),
+                       (["--stream", "s", "--keep", "99999999999999999999"], "no stream is that"),
+                       (["--stream", "s", "--group", "g"], "--group")]:
+        done = impel("trim", *args, store=db)
+        equal(done.code, 2, done.err)
+        contains(done.err, part)
+    check(call(db, "XLEN", "s") == "1", "it is left alone")
+
+
+main()
