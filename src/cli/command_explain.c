@@ -1,273 +1,294 @@
 /* command_explain.c -- impel explain: where one entry stands, why, and what will happen next.
  *
- * Only looks; no beat is taken, so of workers that nobody has heard of lately it says "unknown". */
+ * What is known is gathered by explain_gather.c; here it is put into words, and into JSON. */
 #include "base/json.h"
 #include "cli/command.h"
 #include "cli/console.h"
-#include "cli/dead_record.h"
+#include "cli/explanation.h"
 #include "cli/group_sweep.h"
-#include "cli/pages.h"
 
-#include <stdio.h>
 #include <string.h>
+#include <time.h>
 
-enum entry_state {
-    ENTRY_UNDELIVERED,
-    ENTRY_PENDING,
-    ENTRY_SETTLED, /* delivered and acknowledged, as far as the group tells */
-    ENTRY_PARKED,
-    ENTRY_NEVER, /* no such ID was ever given to this stream */
-};
+/* ---- words ---- */
 
-struct explanation {
-    struct impel_bytes stream, group;
-    struct impel_id id;
-    enum entry_state state;
-    bool exists;  /* in the stream */
-    bool undated; /* released: the idle time says nothing */
-    char owner[64];
-    struct pending_view view;
-    enum verdict verdict;
-    int64_t wait_ms;
-    int64_t beat_age_ms;
-    struct impel_id parked_as;
-    char reason[64];
-    size_t live_count;
-    struct impel_id last_id, last_delivered;
-};
-
-/* ---- asking ---- */
-
-static int ask_info(struct explanation *entry, struct store *store, struct impel_error *err)
+/* A time of the store's clock, as people write it here. */
+static void add_time(struct buf *out, int64_t ms)
 {
-    struct request *info = session_request(REQUEST_INFO, entry->stream, (struct impel_bytes){0});
-    int rc = session_ask(store, info, err);
-    char name[64];
-    bool found = false;
+    time_t seconds = (time_t)(ms / 1000);
+    struct tm local;
+    char text[64];
 
-    if (rc >= 0) {
-        entry->last_id = info->info.last_id;
-        for (size_t i = 0; i < info->info.group_count; i++) {
-            if (bytes_equal(info->info.groups[i].name, entry->group)) {
-                entry->last_delivered = info->info.groups[i].last_delivered;
-                found = true;
-            }
-        }
-        if (!found) {
-            rc = error_set(err, IMPEL_ERR_NO_GROUP, "there is no group '%s' on this stream",
-                           bytes_quote(entry->group, name, sizeof(name)));
-        }
+    if (localtime_r(&seconds, &local) == NULL ||
+        strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &local) == 0) {
+        buf_appendf(out, "%lld", (long long)ms);
+        return;
     }
-    request_free(info);
-    return rc;
+    buf_append_text(out, text);
 }
 
-static int ask_exists(struct explanation *entry, struct store *store, struct impel_error *err)
+/* Is the holder alive, and which clock says so? */
+static void say_owner(struct buf *out, const struct explanation *entry)
 {
-    struct request *range = session_request(REQUEST_RANGE, entry->stream, (struct impel_bytes){0});
-    int rc;
+    char age[DURATION_TEXT_SIZE];
 
-    if (range != NULL) {
-        range->range.start = range->range.end = entry->id;
-        range->range.count = 1;
+    duration_brief(entry->beat_age_ms, age);
+    switch (entry->view.owner) {
+    case OWNER_ME:
+    case OWNER_LIVE:
+        buf_appendf(out, "%s is alive by its beats, the last of them %s ago", entry->owner, age);
+        break;
+    case OWNER_DEAD:
+        buf_appendf(out, "%s is dead by its beats: the last came %s ago, while others' were taken",
+                    entry->owner, age);
+        break;
+    case OWNER_UNKNOWN:
+        buf_appendf(out,
+                    "%s may be dead: its last beat came %s ago, but no worker or sweep has beaten "
+                    "lately, so its silence proves nothing",
+                    entry->owner, age);
+        break;
+    case OWNER_FOREIGN:
+        buf_appendf(out,
+                    "%s is no worker of Impel's and does not beat: the entry's idle time decides",
+                    entry->owner);
+        break;
+    case OWNER_RELEASED:
+        buf_append_text(out, "a worker that stopped handed it back: anybody may take it, its idle "
+                             "time decides");
+        break;
+    case OWNER_NOBODY:
+        buf_append_text(out, "its consumer gave it up: anybody may take it, its idle time decides");
+        break;
     }
-    rc = session_ask(store, range, err);
-    entry->exists = rc >= 0 && range->range.entry_count == 1;
-    request_free(range);
-    return rc;
 }
 
-/* Who the owner of the pending row is, by the workers table. */
-static int ask_owner(struct explanation *entry,
-                     struct impel_bytes owner,
-                     struct store *store,
-                     struct impel_error *err)
+static const char *deed(enum verdict verdict)
 {
-    struct request *look = session_request(REQUEST_LOOK, entry->stream, entry->group);
-    int rc = session_ask(store, look, err);
-
-    entry->view.owner = owner.size == 0 ? OWNER_NOBODY : OWNER_FOREIGN;
-    entry->beat_age_ms = -1;
-    for (size_t i = 0; rc >= 0 && i < look->look.owner_count; i++) {
-        const struct look_owner *other = &look->look.owners[i];
-        entry->live_count += other->state == OWNER_LIVE;
-        if (owner.size > 0 && bytes_equal(other->name, owner)) {
-            entry->view.owner = other->state;
-            entry->beat_age_ms = other->in_table ? other->beat_age_ms : -1;
-            entry->view.silence_ms = entry->beat_age_ms < 0 ? 0 : entry->beat_age_ms;
-        }
-    }
-    request_free(look);
-    return rc;
+    return verdict == VERDICT_REAP   ? "reported as lost work, since the stream no longer has it"
+           : verdict == VERDICT_PARK ? "parked, since it had all its deliveries"
+                                     : "taken over and run again";
 }
 
-/* 1 = it is pending. */
-static int ask_pending(struct explanation *entry,
-                       const struct options *options,
-                       struct store *store,
-                       struct impel_error *err)
+/* Who will do it? A claim needs a worker; the rest any sweep does. */
+static const char *doer(const struct explanation *entry, enum verdict verdict)
 {
-    struct request *page = session_request(REQUEST_PENDING, entry->stream, entry->group);
-    struct policy policy = options_policy(options);
-    int rc;
-
-    if (page != NULL) {
-        page->pending.start = page->pending.end = entry->id;
-        page->pending.count = 1;
+    if (entry->live_count > 0) {
+        return "by a live worker";
     }
-    rc = session_ask(store, page, err);
-    if (rc >= 0 && page->pending.row_count == 1) {
-        const struct pending_row *row = &page->pending.rows[0];
-        bytes_quote(row->owner, entry->owner, sizeof(entry->owner));
-        rc = ask_owner(entry, row->owner, store, err);
-        entry->view.id = row->id;
-        entry->view.idle_ms = row->idle_ms;
-        entry->view.deliveries = row->deliveries;
-        entry->view.exists = row->exists;
-        entry->undated = entry->view.owner == OWNER_RELEASED;
-        entry->verdict = policy_verdict(&policy, &entry->view, &entry->wait_ms);
-        rc = rc < 0 ? rc : 1;
-    }
-    request_free(page);
-    return rc;
+    return verdict == VERDICT_CLAIM
+               ? "as soon as a worker is started (impel run): none is alive now"
+               : "as soon as a worker or impel sweep is started";
 }
 
-static int match_record(void *user, struct impel_bytes stream, const struct entry *entry)
+static void say_left_alone(struct buf *out, const struct explanation *entry)
 {
-    struct explanation *wanted = user;
-    struct dead_record record;
-    char id[ID_TEXT_SIZE];
-
-    (void)stream;
-    if (dead_record_parse(entry, &record) &&
-        bytes_equal(record.original_id, bytes_of(id_format(wanted->id, id))) &&
-        bytes_equal(record.original_stream, wanted->stream) &&
-        bytes_equal(record.original_group, wanted->group)) {
-        wanted->state = ENTRY_PARKED;
-        wanted->parked_as = record.id;
-        wanted->view.deliveries = record.deliveries;
-        bytes_quote(record.reason, wanted->reason, sizeof(wanted->reason));
+    if (entry->view.owner == OWNER_UNKNOWN) {
+        buf_append_text(out, "start a worker (impel run), or find out with impel sweep --once");
+    } else if (!entry->exists) {
+        buf_append_text(out, "left to its holder, which has it in memory although the stream no "
+                             "longer does: done is done, what fails is parked");
+    } else {
+        buf_append_text(out, "left to its holder, which renews it until its handler is done, and "
+                             "retries or parks it after a failure; should the holder die, the "
+                             "others take it over");
     }
-    return 0;
 }
 
-static int ask_parked(struct explanation *entry,
-                      struct options *options,
-                      struct store *store,
-                      struct impel_error *err)
+static void say_next(struct buf *out, const struct explanation *entry)
 {
-    struct pages pages = {
-        .store = store,
-        .start = ID_MIN,
-        .end = ID_MAX,
-        .entry = match_record,
-        .user = entry,
-    };
-
-    if (!options_dead_letter(options, &options->arena, entry->stream, &pages.stream)) {
-        return error_set(err, IMPEL_ERR_NOMEM, "out of memory");
-    }
-    return pages_walk(&pages, err);
-}
-
-static int ask_all(struct explanation *entry,
-                   struct options *options,
-                   struct store *store,
-                   struct impel_error *err)
-{
-    int rc = ask_info(entry, store, err);
-
-    rc = rc < 0 ? rc : ask_exists(entry, store, err);
-    rc = rc < 0 ? rc : ask_pending(entry, options, store, err);
-    if (rc != 0) {
-        entry->state = ENTRY_PENDING;
-        return rc;
-    }
-    if (id_compare(entry->id, entry->last_id) > 0) {
-        entry->state = ENTRY_NEVER;
-        return IMPEL_OK;
-    }
-    entry->state =
-        id_compare(entry->id, entry->last_delivered) > 0 ? ENTRY_UNDELIVERED : ENTRY_SETTLED;
-    return ask_parked(entry, options, store, err);
-}
-
-/* ---- telling ---- */
-
-static void explain_pending(struct buf *out, const struct explanation *entry)
-{
-    char wait[DURATION_TEXT_SIZE];
-    const char *next = entry->live_count > 0 ? "a live worker takes it over"
-                                             : "no worker is alive to take it over: impel run";
+    char wait[DURATION_TEXT_SIZE], idle[DURATION_TEXT_SIZE], need[DURATION_TEXT_SIZE];
+    int64_t need_ms = add_saturating(entry->view.idle_ms, entry->wait_ms);
 
     switch (entry->verdict) {
     case VERDICT_MINE:
     case VERDICT_LEAVE:
-        buf_append_text(out, entry->view.owner == OWNER_UNKNOWN
-                                 ? "nobody can say whether its worker lives, because no beat was "
-                                   "taken lately: start a worker, or impel sweep --once"
-                                 : "its worker is alive and accounts for it");
+        say_left_alone(out, entry);
         break;
     case VERDICT_WAIT:
-        buf_appendf(out, "abandoned, but not idle for long enough: due in %s",
+        buf_appendf(out, "not due yet: idle for %s of %s; in %s, at ",
+                    duration_brief(entry->view.idle_ms, idle), duration_brief(need_ms, need),
                     duration_brief(entry->wait_ms, wait));
+        add_time(out, add_saturating(entry->now_ms, entry->wait_ms));
+        buf_appendf(out, ", it will be %s, %s", deed(entry->verdict_1),
+                    doer(entry, entry->verdict_1));
         break;
-    case VERDICT_CLAIM:
-        buf_appendf(out, "abandoned and due: %s", next);
-        break;
-    case VERDICT_PARK:
-        buf_append_text(out, "abandoned, and had all its deliveries: the next sweep parks it");
-        break;
-    case VERDICT_REAP:
-        buf_append_text(out, "abandoned, and gone from the stream: the next sweep reports it as "
-                             "lost work");
-        break;
+    default:
+        buf_appendf(out, "due: it will be %s, %s", deed(entry->verdict),
+                    doer(entry, entry->verdict));
     }
 }
 
-static void explain(struct buf *out, const struct explanation *entry)
+static void say_undelivered(struct buf *out, const struct explanation *entry)
+{
+    buf_appendf(out, "in the stream, and not delivered to this group yet: the group is at ");
+    char id[ID_TEXT_SIZE];
+    buf_appendf(out, "%s; ", id_format(entry->last_delivered, id));
+    if (entry->live_count > 0) {
+        buf_append_text(out, "a live worker will read it in its turn");
+    } else {
+        buf_append_text(out, "it will be read when a worker or another consumer comes for it: no "
+                             "worker is alive now (impel run)");
+    }
+}
+
+static void say_gone(struct buf *out, const struct explanation *entry)
+{
+    char id[ID_TEXT_SIZE];
+    bool delivered = id_compare(entry->id, entry->last_delivered) <= 0;
+
+    if (entry->length == 0 || id_compare(entry->id, entry->first_id) < 0) {
+        buf_appendf(out, "trimmed, or never there: the stream %s%s now",
+                    entry->length == 0 ? "is empty" : "begins at ",
+                    entry->length == 0 ? "" : id_format(entry->first_id, id));
+    } else {
+        buf_append_text(out,
+                        "deleted, or never there: the stream has entries before and behind it");
+    }
+    buf_append_text(out, delivered ? "; this group has nothing to do with it any more"
+                                   : "; this group had not read it, and never will");
+}
+
+static void say_parked(struct buf *out, const struct explanation *entry)
 {
     char id[ID_TEXT_SIZE];
 
+    buf_append_text(out, "parked");
+    if (entry->parked_ms >= 0) {
+        buf_append_text(out, " at ");
+        add_time(out, entry->parked_ms);
+    }
+    if (entry->view.deliveries >= 0) {
+        buf_appendf(out, " after %lld %s", (long long)entry->view.deliveries,
+                    entry->view.deliveries == 1 ? "delivery" : "deliveries");
+    }
+    buf_appendf(out, " (%s), as %s in the dead-letter stream", entry->reason,
+                id_format(entry->parked_as, id));
+    if (entry->error[0] != '\0') {
+        buf_appendf(out, "; its handler said: %s", entry->error);
+    }
+}
+
+/* What will happen, and why, in one sentence. */
+static void explain(struct buf *out, const struct explanation *entry)
+{
     switch (entry->state) {
     case ENTRY_UNDELIVERED:
-        buf_append_text(out, entry->exists ? "not delivered to this group yet"
-                                           : "not delivered to this group, and gone from the "
-                                             "stream: it never will be");
+        say_undelivered(out, entry);
         break;
     case ENTRY_PENDING:
-        explain_pending(out, entry);
+        say_next(out, entry);
         break;
-    case ENTRY_SETTLED:
+    case ENTRY_ACKED:
         buf_append_text(out, "done: it was delivered and acknowledged, or the group began behind "
-                             "it");
+                             "it; nothing more will happen");
         break;
     case ENTRY_PARKED:
-        buf_appendf(out, "parked after %lld deliveries (%s), as %s in the dead-letter stream",
-                    (long long)entry->view.deliveries, entry->reason,
-                    id_format(entry->parked_as, id));
+        say_parked(out, entry);
         break;
-    case ENTRY_NEVER:
+    case ENTRY_GONE:
+        say_gone(out, entry);
+        break;
+    case ENTRY_UNKNOWN:
         buf_append_text(out, "this stream never had an entry of this ID");
         break;
     }
 }
+
+/* ---- names, for programs ---- */
 
 static const char *state_name(enum entry_state state)
 {
     static const char *const names[] = {
         [ENTRY_UNDELIVERED] = "undelivered",
         [ENTRY_PENDING] = "pending",
-        [ENTRY_SETTLED] = "settled",
+        [ENTRY_ACKED] = "acked",
         [ENTRY_PARKED] = "parked",
-        [ENTRY_NEVER] = "never",
+        [ENTRY_GONE] = "gone",
+        [ENTRY_UNKNOWN] = "unknown",
     };
     return names[state];
+}
+
+/* What follows: "read", "settle" (by its holder), "claim", "park", "reap"; NULL: nothing, or nobody
+ * can say. */
+static const char *next_name(const struct explanation *entry)
+{
+    enum verdict verdict = entry->verdict == VERDICT_WAIT ? entry->verdict_1 : entry->verdict;
+
+    if (entry->state != ENTRY_PENDING) {
+        return entry->state == ENTRY_UNDELIVERED ? "read" : NULL;
+    }
+    if (entry->view.owner == OWNER_UNKNOWN) {
+        return NULL;
+    }
+    return verdict == VERDICT_CLAIM  ? "claim"
+           : verdict == VERDICT_PARK ? "park"
+           : verdict == VERDICT_REAP ? "reap"
+                                     : "settle";
+}
+
+static const char *clock_name(enum owner_state owner)
+{
+    bool beats =
+        owner == OWNER_ME || owner == OWNER_LIVE || owner == OWNER_DEAD || owner == OWNER_UNKNOWN;
+    return beats ? "beats" : "idle";
+}
+
+/* ---- JSON ---- */
+
+static void write_number(struct buf *out, const char *name, int64_t number, bool known)
+{
+    if (known) {
+        buf_appendf(out, ",\"%s\":%lld", name, (long long)number);
+    } else {
+        buf_appendf(out, ",\"%s\":null", name);
+    }
+}
+
+static void write_pending_json(struct buf *out, const struct explanation *entry)
+{
+    static const char *const alive[] = {
+        [OWNER_ME] = "true",      [OWNER_LIVE] = "true",     [OWNER_DEAD] = "false",
+        [OWNER_FOREIGN] = "null", [OWNER_RELEASED] = "null", [OWNER_NOBODY] = "null",
+        [OWNER_UNKNOWN] = "null",
+    };
+    bool due_known = entry->verdict != VERDICT_LEAVE && entry->verdict != VERDICT_MINE;
+
+    buf_append_text(out, ",\"consumer\":");
+    json_text(out, entry->owner);
+    buf_appendf(out, ",\"owner\":\"%s\",\"alive\":%s,\"clock\":\"%s\"",
+                owner_state_name(entry->view.owner), alive[entry->view.owner],
+                clock_name(entry->view.owner));
+    write_number(out, "beat_age_ms", entry->beat_age_ms, entry->beat_age_ms >= 0);
+    buf_appendf(out, ",\"deliveries\":%lld", (long long)entry->view.deliveries);
+    write_number(out, "idle_ms", entry->view.idle_ms, !entry->undated);
+    write_number(out, "since_ms", sub_saturating(entry->now_ms, entry->view.idle_ms),
+                 !entry->undated);
+    write_number(out, "rule", explanation_rule(entry), explanation_rule(entry) > 0);
+    write_number(out, "wait_ms", entry->wait_ms, due_known);
+    write_number(out, "due_ms", add_saturating(entry->now_ms, entry->wait_ms), due_known);
+}
+
+static void write_parked_json(struct buf *out, const struct explanation *entry)
+{
+    char id[ID_TEXT_SIZE];
+
+    buf_append_text(out, ",\"consumer\":");
+    json_text(out, entry->owner);
+    write_number(out, "deliveries", entry->view.deliveries, entry->view.deliveries >= 0);
+    buf_appendf(out, ",\"parked_as\":\"%s\"", id_format(entry->parked_as, id));
+    write_number(out, "parked_ms", entry->parked_ms, entry->parked_ms >= 0);
+    buf_append_text(out, ",\"parked_reason\":");
+    json_text(out, entry->reason);
+    buf_append_text(out, ",\"error\":");
+    json_text(out, entry->error);
 }
 
 static void write_json(struct buf *out, const struct explanation *entry, struct impel_bytes text)
 {
     char id[ID_TEXT_SIZE];
+    const char *next = next_name(entry);
 
     buf_appendf(out, "{\"id\":\"%s\",\"stream\":", id_format(entry->id, id));
     json_value(out, entry->stream);
@@ -276,40 +297,53 @@ static void write_json(struct buf *out, const struct explanation *entry, struct 
     buf_appendf(out, ",\"state\":\"%s\",\"exists\":%s", state_name(entry->state),
                 entry->exists ? "true" : "false");
     if (entry->state == ENTRY_PENDING) {
-        buf_append_text(out, ",\"consumer\":");
-        json_text(out, entry->owner);
-        buf_appendf(out, ",\"owner\":\"%s\",\"deliveries\":%lld,\"idle_ms\":",
-                    owner_state_name(entry->view.owner), (long long)entry->view.deliveries);
-        if (entry->undated) {
-            buf_append_text(out, "null");
-        } else {
-            buf_appendf(out, "%lld", (long long)entry->view.idle_ms);
-        }
-        buf_appendf(out, ",\"wait_ms\":%lld", (long long)entry->wait_ms);
+        write_pending_json(out, entry);
+    } else if (entry->state == ENTRY_PARKED) {
+        write_parked_json(out, entry);
     }
+    buf_appendf(out, next == NULL ? ",\"next\":null" : ",\"next\":\"%s\"", next);
     buf_append_text(out, ",\"reason\":");
     json_string(out, text);
     buf_append_text(out, "}\n");
 }
 
+/* ---- text ---- */
+
+static void write_pending(struct buf *out, const struct explanation *entry)
+{
+    static const char *const rules[] = {
+        [1] = "its own worker's entry",        [2] = "a live worker's entry",
+        [4] = "an entry that was handed back", [5] = "a dead worker's entry",
+        [6] = "a foreign consumer's entry",
+    };
+    char idle[DURATION_TEXT_SIZE];
+    int rule = explanation_rule(entry);
+
+    buf_appendf(out, "  held by %s", entry->owner[0] == '\0' ? "nobody" : entry->owner);
+    if (!entry->undated) {
+        buf_append_text(out, " since ");
+        add_time(out, sub_saturating(entry->now_ms, entry->view.idle_ms));
+        buf_appendf(out, " (idle %s)", duration_brief(entry->view.idle_ms, idle));
+    }
+    buf_appendf(out, ", delivered %lld %s, at most %lld\n  ", (long long)entry->view.deliveries,
+                entry->view.deliveries == 1 ? "time" : "times",
+                (long long)entry->policy.max_deliveries);
+    say_owner(out, entry);
+    buf_append_text(out, "\n");
+    if (rule > 0) {
+        buf_appendf(out, "  rule %d, %s:\n", rule, rules[rule]);
+    }
+}
+
 static void write_text(struct buf *out, const struct explanation *entry, struct impel_bytes text)
 {
-    char id[ID_TEXT_SIZE], duration[DURATION_TEXT_SIZE];
+    char id[ID_TEXT_SIZE];
 
     buf_appendf(out, "%s%s%s  %s%s\n", console_style(1, STYLE_BOLD), id_format(entry->id, id),
                 console_style(1, STYLE_END), state_name(entry->state),
-                entry->exists ? "" : ", not in the stream");
+                entry->exists || entry->state == ENTRY_UNKNOWN ? "" : ", not in the stream");
     if (entry->state == ENTRY_PENDING) {
-        buf_appendf(out, "  held by %s (%s), delivered %lld times",
-                    entry->owner[0] == '\0' ? "nobody" : entry->owner,
-                    owner_state_name(entry->view.owner), (long long)entry->view.deliveries);
-        if (!entry->undated) {
-            buf_appendf(out, ", idle %s", duration_brief(entry->view.idle_ms, duration));
-        }
-        if (entry->beat_age_ms >= 0) {
-            buf_appendf(out, ", last beat %s ago", duration_brief(entry->beat_age_ms, duration));
-        }
-        buf_append_text(out, "\n");
+        write_pending(out, entry);
     }
     buf_append_text(out, "  ");
     buf_append_bytes(out, text);
@@ -336,11 +370,27 @@ static int print(const struct explanation *entry, bool json, struct impel_error 
     return rc;
 }
 
+static int
+explain_one(struct options *options, struct store *store, const char *word, struct impel_error *err)
+{
+    struct explanation entry = {
+        .stream = bytes_of(options->streams.texts[0]),
+        .group = bytes_of(options->group),
+    };
+    int rc = id_parse(bytes_of(word), 0, &entry.id);
+
+    rc = rc < 0 ? rc : explanation_gather(&entry, options, store, err);
+    return rc < 0 ? rc : print(&entry, options->json, err);
+}
+
 int command_explain(struct options *options, struct impel_error *err)
 {
-    struct explanation entry = {0};
+    const struct text_list *words = &options->words;
+    struct impel_bytes stream;
+    struct impel_id id;
     struct store *store = NULL;
-    int rc = command_one_stream(options, &entry.stream, err);
+    bool good = words->count > 0;
+    int rc = command_one_stream(options, &stream, err);
 
     if (rc < 0) {
         return rc;
@@ -348,18 +398,16 @@ int command_explain(struct options *options, struct impel_error *err)
     if (options->group == NULL) {
         return command_needs("group", err);
     }
-    if (options->words.count == 0 ||
-        id_parse(bytes_of(options->words.texts[0]), 0, &entry.id) < 0) {
+    for (size_t i = 0; i < words->count; i++) {
+        good = good && id_parse(bytes_of(words->texts[i]), 0, &id) >= 0;
+    }
+    if (!good) {
         return error_set(err, IMPEL_ERR_INVALID,
                          "the ID of an entry is needed, like 1700000000000-0");
     }
-    entry.group = bytes_of(options->group);
     rc = session_open_existing(options, &store, err);
-    if (rc >= 0) {
-        rc = ask_all(&entry, options, store, err);
-    }
-    if (rc >= 0) {
-        rc = print(&entry, options->json, err);
+    for (size_t i = 0; rc >= 0 && i < words->count; i++) {
+        rc = explain_one(options, store, words->texts[i], err);
     }
     store_close(store);
     return rc < 0 ? rc : EXIT_DONE;

@@ -70,14 +70,24 @@ const struct command command_table[] = {
     {
         .name = "explain",
         .bit = COMMAND_EXPLAIN,
-        .words = "ID",
-        .summary = "tell where one entry stands, and why",
+        .words = "ID...",
+        .summary = "tell where an entry stands, and why",
         .text =
-            "Tells of one entry whether it is undelivered, pending, done or parked; if it is "
-            "pending, who holds it and whether that worker lives, how often it was delivered, and "
-            "what will happen to it next and when. It changes nothing.",
+            "Tells of each entry whether it is undelivered, pending, acked, parked, gone (trimmed "
+            "or deleted) or unknown (no entry of this stream ever had the ID). If it is pending: "
+            "who holds it, since when, how often it was delivered, whether the holder lives and "
+            "which clock says so, its beats or the entry's idle time, and what will happen next, "
+            "when, and by which rule:\n\n"
+            "Rule 2: a live worker's entry is left to its holder. Rule 4: what was handed back is "
+            "due after its backoff. Rule 5: a dead worker's entry is due after its backoff, too. "
+            "Rule 6: what a consumer holds that is no worker of Impel's is due after --min-idle, "
+            "or its backoff if that is longer. What is due is taken over, or parked if it had "
+            "--max-deliveries already, or reported as lost work if the stream no longer has it. "
+            "(Rules 1 and 3 are a worker's own, for what it holds itself.)\n\n"
+            "Give --min-idle, --max-deliveries and --backoff as the workers have them. Nothing is "
+            "changed.",
         .examples = "impel explain --stream orders --group workers 1700000000000-0\n",
-        .words_max = 1,
+        .words_max = -1,
         .run = command_explain,
     },
     {

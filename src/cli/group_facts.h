@@ -11,6 +11,10 @@ enum {
     LAG_BYTES_MAX = 16 << 20,
 };
 
+/* A released entry is marked as delivered in 1970, so that anybody may take it at once: that is no
+ * idle time. */
+#define IDLE_MAX_MS (INT64_C(20) * 365 * 24 * 3600 * 1000)
+
 /* How many entries of the stream the group has not been given yet. */
 struct group_lag {
     int64_t entries; /* -1 = unknown */

@@ -4,6 +4,7 @@
  * alive are walked, so that the cost follows abandoned work. */
 #include "base/value.h"
 #include "cli/dead_record.h"
+#include "cli/group_facts.h"
 #include "cli/pages.h"
 #include "cli/status.h"
 #include "core/policy.h"
@@ -14,9 +15,6 @@
 enum {
     ROWS_MAX = 1000,
 };
-/* A released entry is marked as delivered in 1970, so that anybody may take it at once: that is no
- * idle time. */
-#define IDLE_MAX_MS (INT64_C(20) * 365 * 24 * 3600 * 1000)
 
 /* What a gathering needs on the way. */
 struct gatherer {
