@@ -135,6 +135,7 @@ int dispatch_op(struct server *server, struct turn_op *op)
     if (rc >= 0 && wait.blocked) {
         op->blocked = true;
         op->block_ms = wait.block_ms;
+        op->again_ms = wait.again_ms;
     }
     if ((client->flags & (CLIENT_SILENT | CLIENT_SKIP)) != 0) {
         client->out.size = op->out_start;
@@ -152,7 +153,7 @@ static void run_op(struct server *server, struct turn_op *op)
 
     if (rc >= 0 && op->blocked) {
         const struct impel_bytes *args = server->engine.request.call.args; /* "$" replaced */
-        if (wait_begin(client, op->row, args, op->arg_count, op->block_ms) < 0) {
+        if (wait_begin(client, op, args) < 0) {
             turn_error(server, &client->out, "OOM no memory to wait");
         }
     }

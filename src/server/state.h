@@ -177,8 +177,10 @@ struct wait {
     struct impel_bytes group; /* XREADGROUP */
     struct wait_place *places;
     size_t place_count;
-    uint64_t begun_us; /* what it took before it blocked */
-    bool failed;       /* no memory for a place */
+    uint64_t begun_us;   /* what it took before it blocked */
+    bool failed;         /* no memory for a place */
+    bool claims;         /* XREADGROUP with CLAIM: what it waits for may come with time alone */
+    int64_t deadline_ms; /* of the loop; INT64_MAX = none */
 };
 
 struct client {
@@ -189,7 +191,7 @@ struct client {
         uv_tcp_t tcp;
         uv_pipe_t pipe;
     } io;
-    uv_timer_t timer; /* the deadline of its handshake, of its BLOCK, of its goodbye */
+    uv_timer_t timer; /* the deadline of its handshake, its BLOCK (or next try), its goodbye */
     uv_write_t write;
     int handles; /* that are not closed yet */
     unsigned flags;
@@ -238,6 +240,7 @@ struct turn_op {
     bool again;                /* done again, alone: it may not block now */
     bool blocked;              /* it gave no reply: it blocked, for so long */
     int64_t block_ms;
+    int64_t again_ms;   /* blocked: to be tried again after so long; INT64_MAX = need not */
     struct arena owned; /* what it refers to and nobody else keeps */
     struct multi owned_multi;
 };
@@ -415,11 +418,7 @@ void command_unwatch(struct serve *serve);
 int wait_init(struct server *server);
 void wait_release(struct server *server);
 /* Blocks the client on the keys of its command. IMPEL_ERR_NOMEM. */
-int wait_begin(struct client *client,
-               struct row *row,
-               const struct impel_bytes *args,
-               size_t arg_count,
-               int64_t block_ms);
+int wait_begin(struct client *client, const struct turn_op *op, const struct impel_bytes *args);
 /* Forgets that the client waits; its words go to `owned` (may be NULL). */
 void wait_end(struct client *client, struct arena *owned);
 /* A key has been signalled / all have. */

@@ -154,9 +154,30 @@ void wait_keys_count(const struct server *server, uint64_t *keys, uint64_t *keys
 
 /* ---- blocking ---- */
 
-static void on_deadline(uv_timer_t *timer)
+static void on_timer(uv_timer_t *timer)
 {
-    wait_give_up(timer->data, NULL);
+    struct client *client = timer->data;
+    struct server *server = client->server;
+
+    if ((int64_t)uv_now(&server->loop) >= client->wait.deadline_ms) {
+        wait_give_up(client, NULL);
+        return;
+    }
+    wait_signal_all(server);
+    server_kick(server);
+}
+
+/* Sets the timer to the deadline or to the next try, whichever comes first. */
+static void timer_set(struct client *client, int64_t again_ms)
+{
+    int64_t left_ms =
+        sub_saturating(client->wait.deadline_ms, (int64_t)uv_now(&client->server->loop));
+
+    left_ms = client->wait.deadline_ms == INT64_MAX ? INT64_MAX : left_ms;
+    left_ms = again_ms < left_ms ? again_ms : left_ms;
+    if (left_ms != INT64_MAX) {
+        uv_timer_start(&client->timer, on_timer, left_ms < 0 ? 0 : (uint64_t)left_ms, 0);
+    }
 }
 
 static bool copy_words(struct wait *wait, const struct impel_bytes *args, size_t arg_count)
@@ -173,6 +194,7 @@ static bool copy_words(struct wait *wait, const struct impel_bytes *args, size_t
         if (i >= 2 && wait->group.data == NULL && bytes_equal_nocase(args[i - 1], "GROUP")) {
             wait->group = copy[i];
         }
+        wait->claims |= wait->grouped && i < arg_count - 2 && bytes_equal_nocase(args[i], "CLAIM");
     }
     wait->args = copy;
     wait->arg_count = arg_count;
@@ -202,13 +224,11 @@ static void place_take(void *user, struct impel_bytes name)
     key->grouped_count += wait->grouped;
 }
 
-int wait_begin(struct client *client,
-               struct row *row,
-               const struct impel_bytes *args,
-               size_t arg_count,
-               int64_t block_ms)
+int wait_begin(struct client *client, const struct turn_op *op, const struct impel_bytes *args)
 {
     struct server *server = client->server;
+    struct row *row = op->row;
+    size_t arg_count = op->arg_count;
     struct wait *wait = &client->wait;
 
     *wait = (struct wait){.row = row, .begun_us = wait->begun_us};
@@ -226,10 +246,11 @@ int wait_begin(struct client *client,
         wait_end(client, NULL);
         return IMPEL_ERR_NOMEM;
     }
-    if (block_ms > 0) {
-        /* The loop's clock is cut to whole ms: one more, so that it never ends early. */
-        uv_timer_start(&client->timer, on_deadline, (uint64_t)block_ms + 1, 0);
-    }
+    /* The loop's clock is cut to whole ms: one more, so that it never ends early. */
+    wait->deadline_ms = op->block_ms > 0 ? add_saturating((int64_t)uv_now(&server->loop),
+                                                          add_saturating(op->block_ms, 1))
+                                         : INT64_MAX;
+    timer_set(client, op->again_ms);
     return IMPEL_OK;
 }
 
@@ -307,7 +328,7 @@ static int wait_ready(struct client *client, bool *ready)
     struct wait *wait = &client->wait;
     int rc = IMPEL_OK;
 
-    *ready = !wait->grouped;
+    *ready = !wait->grouped || wait->claims;
     for (size_t i = 0; rc >= 0 && !*ready && i < wait->place_count; i++) {
         const struct wait_key *key = wait->places[i].key;
         rc = engine_group_ready(engine, (struct impel_bytes){key->name, key->size}, wait->group,
@@ -352,6 +373,9 @@ static int wait_try(struct client *client)
     op->waited = true;
     rc = dispatch_op(server, op);
     if (rc >= 0 && op->blocked) {
+        if (client->wait.claims) {
+            timer_set(client, op->again_ms);
+        }
         journal_drop_last(server);
         return rc;
     }

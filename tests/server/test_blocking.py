@@ -268,4 +268,64 @@ def waiting_costs_nothing(tmp):
           "timeout is negative")
 
 
+@test
+def what_is_claimed_may_become_due_while_one_waits(tmp):
+    served = Served(tmp)
+    r = served.client()
+    r.xadd("s", {"f": 1}, id="1-0")
+    r.xgroup_create("s", "g", "0")
+    r.xreadgroup("g", "a", {"s": ">"})
+    begun = now()
+    waiter, = waiting(served, "XREADGROUP GROUP g b BLOCK 60000 CLAIM 1500 STREAMS s >")
+    key, entries = waiter.result()[0]
+    check(1 < now() - begun < 30, "after %.1f s" % (now() - begun))
+    equal((key, entries[0][:2], entries[0][3]), ("s", ["1-0", ["f", "1"]], 1))
+    check(entries[0][2] >= 1500, "idle for %d ms" % entries[0][2])
+    equal(r.xpending_range("s", "g", "-", "+", 9)[0]["consumer"], "b")
+
+
+@test
+def a_new_entry_comes_before_the_time_is_up(tmp):
+    served = Served(tmp)
+    r = served.client()
+    r.xadd("s", {"f": 1}, id="1-0")
+    r.xgroup_create("s", "g", "0")
+    r.xreadgroup("g", "a", {"s": ">"})
+    waiter, = waiting(served, "XREADGROUP GROUP g b BLOCK 0 CLAIM 600000 STREAMS s >")
+    r.xadd("s", {"f": 2}, id="2-0")
+    equal(waiter.result(), [["s", [["2-0", ["f", "2"], 0, 0]]]])
+    waiter, = waiting(served, "XREADGROUP GROUP g b BLOCK 300 CLAIM 600000 STREAMS s >")
+    equal(waiter.result(), None)
+
+
+@test
+def two_who_claim_get_the_same_entry_one_after_the_other(tmp):
+    served = Served(tmp)
+    r = served.client()
+    r.xgroup_create("s", "g", "0", mkstream=True)
+    waiters = waiting(served, "XREADGROUP GROUP g a BLOCK 0 CLAIM 100 STREAMS s >",
+                      "XREADGROUP GROUP g b BLOCK 0 CLAIM 100 STREAMS s >")
+    r.xadd("s", {"f": 1}, id="1-0")
+    equal(waiters[0].result(), [["s", [["1-0", ["f", "1"], 0, 0]]]])
+    entry = waiters[1].result()[0][1][0]
+    equal((entry[0], entry[3]), ("1-0", 1))
+
+
+@test
+def what_is_given_back_wakes_who_claims(tmp):
+    served = Served(tmp)
+    r = served.client()
+    r.xadd("s", {"f": 1}, id="1-0")
+    r.xadd("s", {"f": 2}, id="2-0")
+    r.xgroup_create("s", "g", "0")
+    r.xreadgroup("g", "a", {"s": ">"})
+    waiter, plain = waiting(served, "XREADGROUP GROUP g b BLOCK 0 CLAIM 600000 STREAMS s >",
+                            "XREADGROUP GROUP g c BLOCK 0 STREAMS s >")
+    equal(r.execute_command("XNACK", "s", "g", "FAIL", "IDS", 2, "2-0", "1-0"), 2)
+    equal([[e[0], e[3]] for e in waiter.result()[0][1]], [["2-0", 1], ["1-0", 1]])
+    served.client_id_blocked(1)  # who only reads goes on waiting
+    r.xadd("s", {"f": 3}, id="3-0")
+    equal(plain.result(), [["s", [["3-0", ["f", "3"]]]]])
+
+
 main()

@@ -174,4 +174,32 @@ def what_redis_5_wrote_is_read(tmp):
     equal(r.dump("nokey"), None)
 
 
+@test
+def what_is_nobodys_comes_back_as_released(tmp):
+    served, theirs, _ = servers(tmp)
+    ours = redis.Redis(port=served.port, decode_responses=True)
+    for i in range(1, 5):
+        ours.xadd("s", {"f": i}, id="%d-0" % i)
+    ours.xgroup_create("s", "g", "0")
+    ours.xreadgroup("g", "c", {"s": ">"}, count=3)
+    equal(ours.execute_command("XNACK", "s", "g", "FAIL", "IDS", 2, "2-0", "1-0"), 2)
+    ours.xreadgroup("g", "impel-released", {"s": ">"})  # it may be there before
+    raw = redis.Redis(port=served.port)
+    want = [("1-0", "impel-released", 1), ("2-0", "impel-released", 1), ("3-0", "c", 1),
+            ("4-0", "impel-released", 1)]
+    equal(theirs.restore("s", 0, b_19(raw.dump("s"))), b"OK")
+    equal(raw.restore("t", 0, raw.dump("s")), b"OK")
+    there = redis.Redis(port=theirs.connection_pool.connection_kwargs["port"], decode_responses=True)
+    for r, key in ((there, "s"), (ours, "t")):
+        rows = r.xpending_range(key, "g", "-", "+", 10)
+        equal([(row["message_id"], row["consumer"], row["times_delivered"]) for row in rows], want)
+        taken = r.execute_command("XAUTOCLAIM", key, "g", "d", 10 ** 9, "0")
+        equal([entry[0] for entry in taken[1]], ["1-0", "2-0"])
+    ours.xgroup_delconsumer("s", "g", "impel-released")
+    equal(raw.restore("u", 0, raw.dump("s")), b"OK")
+    equal(ours.xpending("u", "g")["consumers"], [{"name": "c", "pending": 1},
+                                                 {"name": "impel-released", "pending": 2}])
+    equal(run([SERVE, served.db, "check"]).code, 0)
+
+
 main()

@@ -304,3 +304,14 @@ int catalog_new_number(struct lmdb_txn *txn, uint64_t *number)
     }
     return rc;
 }
+
+int catalog_need_version(struct lmdb_txn *txn, uint32_t version)
+{
+    int rc = catalog_meta(txn);
+
+    if (rc >= 0 && txn->meta.version < version) {
+        txn->meta.version = version;
+        txn->meta_dirty = true;
+    }
+    return rc;
+}

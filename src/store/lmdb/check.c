@@ -4,6 +4,7 @@
  * Memory goes with the number of streams, groups and consumers, not with entries. */
 #include "store/lmdb/check.h"
 
+#include "store/lmdb/check_own.h"
 #include "store/lmdb/env.h"
 #include "store/lmdb/pages.h"
 
@@ -16,43 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A stream, group or consumer, and what was counted for it. */
-struct seen {
-    uint64_t number;
-    uint64_t parent;                  /* the stream of a group, the group of a consumer */
-    uint64_t said;                    /* length, pending, pending */
-    uint64_t counted;                 /* entries, pending rows, owned rows */
-    uint64_t children_said, children; /* groups of a stream, consumers of a group */
-    uint64_t nodes_said, nodes;
-    struct impel_id first, last; /* of a stream: as it says */
-    struct disk_node tail;
-    struct impel_id tail_first;
-    unsigned names; /* how often a name leads to it */
-};
-
-struct table {
-    struct seen *items;
-    size_t count, room;
-};
-
-struct checking {
-    struct lmdb_txn *txn;
-    struct disk_meta meta;
-    struct table streams, groups, consumers;
-    uint64_t keys;
-    int64_t expiring; /* keys that expire, less the rows that tell when */
-    lmdb_check_report report;
-    void *user;
-    struct lmdb_check_counts counts;
-    struct impel_error *first; /* the first problem */
-    bool stop;
-    int status; /* of reading itself */
-};
-
-static void problem(struct checking *checking, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void problem(struct checking *checking, const char *format, ...)
+void check_problem(struct checking *checking, const char *format, ...)
 {
     char text[256];
     va_list args;
@@ -68,12 +33,10 @@ static void problem(struct checking *checking, const char *format, ...)
     }
 }
 
-#define NUMBER(N) ((unsigned long long)(N))
-
 /* ---- objects ---- */
 
 /* Rows come by number, so tables are sorted as they grow. */
-static struct seen *table_add(struct checking *checking, struct table *table, uint64_t number)
+struct seen *check_add(struct checking *checking, struct table *table, uint64_t number)
 {
     if (table->count == table->room) {
         size_t room = table->room == 0 ? 64 : table->room * 2;
@@ -90,7 +53,7 @@ static struct seen *table_add(struct checking *checking, struct table *table, ui
     return seen;
 }
 
-static struct seen *table_find(const struct table *table, uint64_t number)
+struct seen *check_find(const struct table *table, uint64_t number)
 {
     size_t low = 0;
     size_t high = table->count;
@@ -109,7 +72,7 @@ static struct seen *table_find(const struct table *table, uint64_t number)
 static void object_stream(struct checking *checking, uint64_t number, MDB_val value)
 {
     struct disk_stream disk;
-    struct seen *seen = table_add(checking, &checking->streams, number);
+    struct seen *seen = check_add(checking, &checking->streams, number);
 
     if (seen == NULL) {
         return;
@@ -123,14 +86,15 @@ static void object_stream(struct checking *checking, uint64_t number, MDB_val va
     seen->tail = disk.tail;
     seen->tail_first = (struct impel_id){disk.tail_ms, disk.tail_seq};
     if (disk.entries_added < disk.length) {
-        problem(checking, "stream %llu: fewer entries were added than it has", NUMBER(number));
+        check_problem(checking, "stream %llu: fewer entries were added than it has",
+                      NUMBER(number));
     }
 }
 
 static void object_group(struct checking *checking, uint64_t number, MDB_val value)
 {
     struct disk_group disk;
-    struct seen *seen = table_add(checking, &checking->groups, number);
+    struct seen *seen = check_add(checking, &checking->groups, number);
 
     if (seen == NULL) {
         return;
@@ -138,13 +102,14 @@ static void object_group(struct checking *checking, uint64_t number, MDB_val val
     memcpy(&disk, value.mv_data, sizeof(disk));
     seen->parent = disk.stream;
     seen->said = disk.pending;
-    seen->children_said = disk.consumer_count;
+    seen->children_said = disk.consumers_and_flags & DISK_GROUP_CONSUMERS;
+    seen->ordered = (disk.consumers_and_flags & DISK_GROUP_ORDERED) != 0;
 }
 
 static void object_consumer(struct checking *checking, uint64_t number, MDB_val value)
 {
     struct disk_consumer disk;
-    struct seen *seen = table_add(checking, &checking->consumers, number);
+    struct seen *seen = check_add(checking, &checking->consumers, number);
 
     if (seen == NULL) {
         return;
@@ -172,15 +137,16 @@ static void check_object(struct checking *checking, MDB_val key, MDB_val value)
             continue;
         }
         if (key.mv_size != 9 || value.mv_size < kinds[i].size) {
-            problem(checking, "catalog: a row '%c' is damaged", kinds[i].letter);
+            check_problem(checking, "catalog: a row '%c' is damaged", kinds[i].letter);
             return;
         }
         uint64_t number = get_be64(bytes + 1);
         if (number < NUMBER_FIRST || number >= checking->meta.next_number) {
-            problem(checking, "catalog: object %llu was never made", NUMBER(number));
+            check_problem(checking, "catalog: object %llu was never made", NUMBER(number));
         }
         kinds[i].take(checking, number, value);
     }
+    check_newer_object(checking, key, value);
 }
 
 /* ---- names ---- */
@@ -218,23 +184,23 @@ static void name_of(struct checking *checking, char letter, MDB_val key, MDB_val
     uint64_t number = 0;
 
     if (key.mv_size < 9 || value.mv_size != sizeof(number)) {
-        problem(checking, "catalog: a name '%c' is damaged", letter);
+        check_problem(checking, "catalog: a name '%c' is damaged", letter);
         return;
     }
     memcpy(&number, value.mv_data, sizeof(number));
     uint64_t parent_number = get_be64((const uint8_t *)key.mv_data + 1);
-    struct seen *seen = table_find(table, number);
-    struct seen *parent = table_find(parents, parent_number);
+    struct seen *seen = check_find(table, number);
+    struct seen *parent = check_find(parents, parent_number);
     if (seen == NULL || parent == NULL || seen->parent != parent_number) {
-        problem(checking, "catalog: a name leads to %s %llu, which is not there",
-                group ? "group" : "consumer", NUMBER(number));
+        check_problem(checking, "catalog: a name leads to %s %llu, which is not there",
+                      group ? "group" : "consumer", NUMBER(number));
         return;
     }
     seen->names++;
     parent->children++;
     if (!name_leads(checking, letter, number, key)) {
-        problem(checking, "%s %llu is found under a name that is not its own",
-                group ? "group" : "consumer", NUMBER(number));
+        check_problem(checking, "%s %llu is found under a name that is not its own",
+                      group ? "group" : "consumer", NUMBER(number));
     }
 }
 
@@ -245,7 +211,7 @@ static void name_key(struct checking *checking, MDB_val key, MDB_val value)
 
     checking->keys++;
     if (value.mv_size < sizeof(disk)) {
-        problem(checking, "catalog: a key's row is damaged");
+        check_problem(checking, "catalog: a key's row is damaged");
         return;
     }
     memcpy(&disk, value.mv_data, sizeof(disk));
@@ -254,22 +220,22 @@ static void name_key(struct checking *checking, MDB_val key, MDB_val value)
     checking->expiring += disk.expires_ms != 0;
     key_of_name(&want, 'k', 0, name);
     if (want.size != key.mv_size || memcmp(want.data, key.mv_data, key.mv_size) != 0) {
-        problem(checking, "a key is found under a name that is not its own");
+        check_problem(checking, "a key is found under a name that is not its own");
     }
     if (disk.kind == LMDB_KEY_STREAM) {
-        struct seen *seen = table_find(&checking->streams, disk.number);
+        struct seen *seen = check_find(&checking->streams, disk.number);
         if (seen == NULL) {
-            problem(checking, "a key leads to stream %llu, which is not there",
-                    NUMBER(disk.number));
+            check_problem(checking, "a key leads to stream %llu, which is not there",
+                          NUMBER(disk.number));
             return;
         }
         seen->names++;
         if (!name_leads(checking, 'k', disk.number, key)) {
-            problem(checking, "stream %llu is found under a name that is not its own",
-                    NUMBER(disk.number));
+            check_problem(checking, "stream %llu is found under a name that is not its own",
+                          NUMBER(disk.number));
         }
     } else if (disk.kind != LMDB_KEY_STRING) {
-        problem(checking, "a key of the unknown kind %u", disk.kind);
+        check_problem(checking, "a key of the unknown kind %u", disk.kind);
     }
 }
 
@@ -289,7 +255,7 @@ static void check_expiry(struct checking *checking, MDB_val key, MDB_val value)
     }
     if (disk.kind == 0 || disk.expires_ms != (int64_t)get_be64(at + 1) ||
         disk.number != get_be64(at + 9)) {
-        problem(checking, "a row tells when a key expires that does not say so");
+        check_problem(checking, "a row tells when a key expires that does not say so");
         return;
     }
     checking->expiring--;
@@ -315,7 +281,9 @@ static void check_name(struct checking *checking, MDB_val key, MDB_val value)
     case 'v':
         break;
     default:
-        problem(checking, "catalog: a row of an unknown kind");
+        if (!check_newer_row(checking, key, value)) {
+            check_problem(checking, "catalog: a row of an unknown kind");
+        }
         break;
     }
 }
@@ -324,32 +292,32 @@ static void check_name(struct checking *checking, MDB_val key, MDB_val value)
 
 static void check_entry(struct checking *checking, MDB_val key, MDB_val value)
 {
-    struct seen *stream = table_find(&checking->streams, get_be64(key.mv_data));
+    struct seen *stream = check_find(&checking->streams, get_be64(key.mv_data));
     struct impel_bytes bytes = {value.mv_data, value.mv_size};
     const uint8_t *sizes = NULL;
     char text[ID_TEXT_SIZE];
     struct arena arena = {0};
 
     if (stream == NULL) {
-        problem(checking, "an entry of stream %llu, which is not there",
-                NUMBER(get_be64(key.mv_data)));
+        check_problem(checking, "an entry of stream %llu, which is not there",
+                      NUMBER(get_be64(key.mv_data)));
         return;
     }
     struct impel_id id = get_id((const uint8_t *)key.mv_data + 8);
     if (stream->counted++ == 0 && !id_equal(id, stream->first)) {
-        problem(checking, "stream %llu: its first entry is %s, it says another",
-                NUMBER(stream->number), id_format(id, text));
+        check_problem(checking, "stream %llu: its first entry is %s, it says another",
+                      NUMBER(stream->number), id_format(id, text));
     }
     if (id_compare(id, stream->last) > 0) {
-        problem(checking, "stream %llu: entry %s is above its last ID", NUMBER(stream->number),
-                id_format(id, text));
+        check_problem(checking, "stream %llu: entry %s is above its last ID",
+                      NUMBER(stream->number), id_format(id, text));
     }
     int64_t count = fields_count(bytes, &sizes);
     struct impel_field *fields =
         count < 0 ? NULL : arena_calloc(&arena, (size_t)count, sizeof(*fields));
     if (fields == NULL || !fields_read(bytes, sizes, fields, (size_t)count)) {
-        problem(checking, "stream %llu: entry %s is damaged", NUMBER(stream->number),
-                id_format(id, text));
+        check_problem(checking, "stream %llu: entry %s is damaged", NUMBER(stream->number),
+                      id_format(id, text));
     }
     arena_release(&arena);
     checking->counts.entries++;
@@ -382,19 +350,19 @@ static void check_node_of(struct checking *checking,
     }
     mdb_cursor_close(cursor);
     if (live != node->live || node->total == 0 || node->total < node->live) {
-        problem(checking, "stream %llu: the node at %s has %llu entries and counts %u",
-                NUMBER(stream->number), id_format(first, text), NUMBER(live), node->live);
+        check_problem(checking, "stream %llu: the node at %s has %llu entries and counts %u",
+                      NUMBER(stream->number), id_format(first, text), NUMBER(live), node->live);
     }
 }
 
 static void check_node(struct checking *checking, MDB_val key, MDB_val value)
 {
-    struct seen *stream = table_find(&checking->streams, get_be64(key.mv_data));
+    struct seen *stream = check_find(&checking->streams, get_be64(key.mv_data));
     struct disk_node disk;
 
     if (stream == NULL || value.mv_size != sizeof(disk)) {
-        problem(checking, "a node of stream %llu, which is not there or damaged",
-                NUMBER(get_be64(key.mv_data)));
+        check_problem(checking, "a node of stream %llu, which is not there or damaged",
+                      NUMBER(get_be64(key.mv_data)));
         return;
     }
     memcpy(&disk, value.mv_data, sizeof(disk));
@@ -404,7 +372,7 @@ static void check_node(struct checking *checking, MDB_val key, MDB_val value)
 
 static void check_pending(struct checking *checking, MDB_val key, MDB_val value)
 {
-    struct seen *group = table_find(&checking->groups, get_be64(key.mv_data));
+    struct seen *group = check_find(&checking->groups, get_be64(key.mv_data));
     struct disk_pending disk;
     uint8_t owned[ROW_KEY_SIZE];
     MDB_val found;
@@ -412,30 +380,31 @@ static void check_pending(struct checking *checking, MDB_val key, MDB_val value)
     struct impel_id id = get_id((const uint8_t *)key.mv_data + 8);
 
     if (group == NULL || value.mv_size != sizeof(disk)) {
-        problem(checking, "a pending entry of group %llu, which is not there or damaged",
-                NUMBER(get_be64(key.mv_data)));
+        check_problem(checking, "a pending entry of group %llu, which is not there or damaged",
+                      NUMBER(get_be64(key.mv_data)));
         return;
     }
     group->counted++;
     checking->counts.pending++;
     memcpy(&disk, value.mv_data, sizeof(disk));
     if (disk.owner == 0) {
+        group->nobodys++;
         return;
     }
-    struct seen *owner = table_find(&checking->consumers, disk.owner);
+    struct seen *owner = check_find(&checking->consumers, disk.owner);
     row_key(owned, disk.owner, id);
     if (owner == NULL || owner->parent != group->number) {
-        problem(checking, "group %llu: pending entry %s has no owner", NUMBER(group->number),
-                id_format(id, text));
+        check_problem(checking, "group %llu: pending entry %s has no owner", NUMBER(group->number),
+                      id_format(id, text));
     } else if (row_get(checking->txn, DB_OWNED, (MDB_val){sizeof(owned), owned}, &found) < 0) {
-        problem(checking, "group %llu: pending entry %s is missing at its owner",
-                NUMBER(group->number), id_format(id, text));
+        check_problem(checking, "group %llu: pending entry %s is missing at its owner",
+                      NUMBER(group->number), id_format(id, text));
     }
 }
 
 static void check_owned(struct checking *checking, MDB_val key, MDB_val value)
 {
-    struct seen *owner = table_find(&checking->consumers, get_be64(key.mv_data));
+    struct seen *owner = check_find(&checking->consumers, get_be64(key.mv_data));
     struct disk_pending disk;
     uint8_t row[ROW_KEY_SIZE];
     MDB_val found = {0, NULL};
@@ -444,8 +413,8 @@ static void check_owned(struct checking *checking, MDB_val key, MDB_val value)
 
     (void)value;
     if (owner == NULL) {
-        problem(checking, "an entry owned by consumer %llu, which is not there",
-                NUMBER(get_be64(key.mv_data)));
+        check_problem(checking, "an entry owned by consumer %llu, which is not there",
+                      NUMBER(get_be64(key.mv_data)));
         return;
     }
     owner->counted++;
@@ -457,8 +426,8 @@ static void check_owned(struct checking *checking, MDB_val key, MDB_val value)
         pending = disk.owner == owner->number;
     }
     if (!pending) {
-        problem(checking, "consumer %llu owns %s, which is not pending with it",
-                NUMBER(owner->number), id_format(id, text));
+        check_problem(checking, "consumer %llu owns %s, which is not pending with it",
+                      NUMBER(owner->number), id_format(id, text));
     }
 }
 
@@ -478,41 +447,42 @@ static void each_row(struct checking *checking,
     while (code == 0 && !checking->stop && checking->status >= 0) {
         code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
         if (code == 0 && (key.mv_size == 0 || (db != DB_CATALOG && key.mv_size != ROW_KEY_SIZE))) {
-            problem(checking, "%s: a key is damaged", lmdb_database_names[db]);
+            check_problem(checking, "%s: a key is damaged", lmdb_database_names[db]);
         } else if (code == 0) {
             take(checking, key, value);
         }
     }
     if (code != 0 && code != MDB_NOTFOUND) {
-        problem(checking, "%s: %s", lmdb_database_names[db], mdb_strerror(code));
+        check_problem(checking, "%s: %s", lmdb_database_names[db], mdb_strerror(code));
     }
     if (cursor != NULL) {
         mdb_cursor_close(cursor);
     }
 }
 
-static void check_counts_of(struct checking *checking, const struct table *table, const char *kind)
+void check_counts_of(struct checking *checking, const struct table *table, const char *kind)
 {
     for (size_t i = 0; i < table->count && !checking->stop; i++) {
         const struct seen *seen = &table->items[i];
         if (seen->names != 1) {
-            problem(checking, "%s %llu is reached by %u names", kind, NUMBER(seen->number),
-                    seen->names);
+            check_problem(checking, "%s %llu is reached by %u names", kind, NUMBER(seen->number),
+                          seen->names);
         }
         if (seen->said != seen->counted) {
-            problem(checking, "%s %llu counts %llu, there are %llu", kind, NUMBER(seen->number),
-                    NUMBER(seen->said), NUMBER(seen->counted));
+            check_problem(checking, "%s %llu counts %llu, there are %llu", kind,
+                          NUMBER(seen->number), NUMBER(seen->said), NUMBER(seen->counted));
         }
         if (seen->children_said != seen->children) {
-            problem(checking, "%s %llu counts %llu below it, there are %llu", kind,
-                    NUMBER(seen->number), NUMBER(seen->children_said), NUMBER(seen->children));
+            check_problem(checking, "%s %llu counts %llu below it, there are %llu", kind,
+                          NUMBER(seen->number), NUMBER(seen->children_said),
+                          NUMBER(seen->children));
         }
         if (seen->tail.total > 0) {
             check_node_of(checking, seen, seen->tail_first, &seen->tail);
         }
         if (seen->nodes_said != seen->nodes + (seen->tail.total > 0)) {
-            problem(checking, "stream %llu counts %llu nodes, there are %llu", NUMBER(seen->number),
-                    NUMBER(seen->nodes_said), NUMBER(seen->nodes));
+            check_problem(checking, "stream %llu counts %llu nodes, there are %llu",
+                          NUMBER(seen->number), NUMBER(seen->nodes_said), NUMBER(seen->nodes));
         }
     }
 }
@@ -520,7 +490,7 @@ static void check_counts_of(struct checking *checking, const struct table *table
 static void check_all(struct checking *checking)
 {
     if (catalog_meta(checking->txn) < 0) {
-        problem(checking, "catalog: the file's own row is missing or damaged");
+        check_problem(checking, "catalog: the file's own row is missing or damaged");
         return;
     }
     checking->meta = checking->txn->meta;
@@ -536,12 +506,13 @@ static void check_all(struct checking *checking)
     check_counts_of(checking, &checking->streams, "stream");
     check_counts_of(checking, &checking->groups, "group");
     check_counts_of(checking, &checking->consumers, "consumer");
+    check_newer_counts(checking);
     if (checking->expiring != 0) {
-        problem(checking, "keys that expire and rows that tell when differ in number");
+        check_problem(checking, "keys that expire and rows that tell when differ in number");
     }
     if (checking->keys != checking->meta.key_count) {
-        problem(checking, "the file counts %llu keys, there are %llu",
-                NUMBER(checking->meta.key_count), NUMBER(checking->keys));
+        check_problem(checking, "the file counts %llu keys, there are %llu",
+                      NUMBER(checking->meta.key_count), NUMBER(checking->keys));
     }
 }
 
@@ -568,6 +539,8 @@ static int check_rows(struct lmdb_env *env, struct checking *checking, struct im
     free(checking->streams.items);
     free(checking->groups.items);
     free(checking->consumers.items);
+    free(checking->producers.items);
+    free(checking->idmps.items);
     if (checking->counts.problems > 0) {
         return error_set(err, IMPEL_ERR_CORRUPT, "%s", first.text);
     }
@@ -629,7 +602,7 @@ int lmdb_check(const char *path,
     if (rc == IMPEL_ERR_CORRUPT) {
         struct impel_error same = found;
         checking.first = &found;
-        problem(&checking, "%s", same.text);
+        check_problem(&checking, "%s", same.text);
     } else if (rc >= 0) {
         rc = check_rows(env, &checking, &found);
     }

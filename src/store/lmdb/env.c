@@ -292,7 +292,7 @@ static int format_new(struct lmdb_txn *txn)
 
     txn->meta = (struct disk_meta){
         .magic = LMDB_FORMAT_MAGIC,
-        .version = LMDB_FORMAT_VERSION,
+        .version = LMDB_FORMAT_FIRST,
         .order = LMDB_FORMAT_ORDER,
         .next_number = NUMBER_FIRST,
     };

@@ -20,6 +20,7 @@ struct op {
     struct op *next;       /* of the handle's free ones */
     struct impel_id id;    /* ADD: as it was asked for, since the answer overwrites it */
     int64_t deadline_ms;   /* READ, CALL: until when it may block, INT64_MAX = for ever */
+    int64_t again_ms;      /* CALL, blocked: when to try without a reason; INT64_MAX = never */
     bool blocks;           /* it has time left */
     bool fast_failed;      /* BEAT: the way without the lock was tried in vain */
     uint64_t seen_commit;  /* blocked: when it was last tried */

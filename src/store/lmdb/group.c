@@ -30,7 +30,8 @@ int group_load(struct lmdb_txn *txn,
     group->last_id = (struct impel_id){disk.last_ms, disk.last_seq};
     group->entries_read = disk.entries_read;
     group->pending = disk.pending;
-    group->consumer_count = disk.consumer_count;
+    group->consumer_count = disk.consumers_and_flags & DISK_GROUP_CONSUMERS;
+    group->ordered = (disk.consumers_and_flags & DISK_GROUP_ORDERED) != 0;
     *out = group;
     return IMPEL_OK;
 }
@@ -43,7 +44,7 @@ int group_flush(struct lmdb_txn *txn, struct lmdb_group *group)
         .last_seq = group->last_id.seq,
         .entries_read = group->entries_read,
         .pending = group->pending,
-        .consumer_count = group->consumer_count,
+        .consumers_and_flags = group->consumer_count | (group->ordered ? DISK_GROUP_ORDERED : 0),
     };
 
     group->dirty = false;
@@ -145,6 +146,7 @@ int lmdb_group_destroy(struct lmdb_txn *txn, struct lmdb_group *group)
     put_be64(prefix, group->number);
     /* What is left is nobody's. */
     rc = rc < 0 ? rc : row_delete_all(txn, DB_PEL, prefix, sizeof(prefix), NULL);
+    rc = rc < 0 ? rc : order_drop(txn, group);
     rc = rc < 0 ? rc : catalog_delete(txn, 'g', group->stream->number, group->name);
     key_of_number(&key, 'G', group->number);
     if (rc >= 0) {

@@ -191,6 +191,7 @@ static int stream_destroy(struct lmdb_txn *txn, struct lmdb_stream *stream)
         rc = lmdb_group_destroy(txn, group);
     }
     lmdb_walk_end(&walk);
+    rc = rc < 0 ? rc : idmp_drop(txn, stream);
     put_be64(prefix, stream->number);
     rc = rc < 0 ? rc : row_delete_all(txn, DB_ENTRIES, prefix, sizeof(prefix), NULL);
     rc = rc < 0 ? rc : row_delete_all(txn, DB_NODES, prefix, sizeof(prefix), NULL);

@@ -143,7 +143,7 @@ static int stream_copy(struct lmdb_txn *txn, struct lmdb_stream *from, struct im
         rc = group_copy(txn, group, to);
     }
     lmdb_walk_end(&walk);
-    return rc;
+    return rc < 0 ? rc : idmp_copy(txn, from, to);
 }
 
 int lmdb_key_copy(struct lmdb_txn *txn, struct impel_bytes from, struct impel_bytes to)

@@ -11,8 +11,12 @@
  *
  * varint: 7 bits a byte, the lowest first, bit 7 set on all but the last byte.
  *
- * To change the format: raise LMDB_FORMAT_VERSION, say here what differs, and teach env.c to
- * upgrade; a newer file is refused with a clear error. */
+ * To change the format: raise LMDB_FORMAT_VERSION and say here what differs; a newer file is refused
+ * with a clear error. A file is made with version 1 and gets a higher one when the first row is
+ * written that needs it (catalog_need_version), so that older programs open what they understand:
+ *
+ *     2   rows 't' (the order of CLAIM), and with them rows of the PEL that are nobody's;
+ *         rows 'i', 'p', 'P', 'j', 'J', 'e' (idempotent adds) */
 #ifndef IMPEL_STORE_LMDB_LAYOUT_H
 #define IMPEL_STORE_LMDB_LAYOUT_H
 
@@ -23,7 +27,10 @@
 #include <string.h>
 
 enum {
-    LMDB_FORMAT_VERSION = 1,
+    LMDB_FORMAT_VERSION = 2,        /* the highest that is understood */
+    LMDB_FORMAT_FIRST = 1,          /* a new file's */
+    LMDB_FORMAT_ORDER_ROWS = 2,     /* needed for rows 't' */
+    LMDB_FORMAT_IDMP_ROWS = 2,      /* needed for rows 'i' and what belongs to them */
     LMDB_FORMAT_ORDER = 0x01020304, /* as this machine writes it */
     NAME_KEY_SIZE_MAX = 400,        /* longer names: this much of them and a hash */
     NAME_HASH_SIZE = 16,
@@ -74,8 +81,11 @@ struct disk_group { /* then the name */
     uint64_t last_ms, last_seq;
     int64_t entries_read;
     uint64_t pending;
-    uint64_t consumer_count;
+    uint64_t consumers_and_flags; /* the number in the lower 56 bits, flags above */
 };
+
+#define DISK_GROUP_CONSUMERS ((UINT64_C(1) << 56) - 1)
+#define DISK_GROUP_ORDERED   (UINT64_C(1) << 56) /* its whole PEL is in rows 't' */
 
 struct disk_consumer { /* then the name */
     uint64_t group;
@@ -85,11 +95,32 @@ struct disk_consumer { /* then the name */
 };
 
 struct disk_pending {
-    uint64_t owner;
-    int64_t delivered_ms;
+    uint64_t owner;       /* a consumer's number; 0 = nobody's */
+    int64_t delivered_ms; /* nobody's: the number of its release */
     int64_t deliveries;
 };
 
+/* Idempotent adds. An idempotent ID (IID) stands in three rows: by itself, so that a duplicate is
+ * found; in its producer's order, so that the oldest goes where these are too many; and in the
+ * stream's, so that what has become too old goes, whosever it is. */
+struct disk_idmp {
+    uint32_t duration_s, iids_max; /* how long, and how many of a producer */
+    uint64_t producers, iids;      /* rows 'P' and 'J' of the stream */
+    uint64_t added, duplicates;    /* ever */
+};
+
+struct disk_producer { /* then its ID */
+    uint64_t stream;
+    uint64_t iids;
+};
+
+struct disk_iid { /* then the IID */
+    int64_t added_ms;
+};
+
+_Static_assert(sizeof(struct disk_idmp) == 40, "layout");
+_Static_assert(sizeof(struct disk_producer) == 16, "layout");
+_Static_assert(sizeof(struct disk_iid) == 8, "layout");
 _Static_assert(sizeof(struct disk_meta) == 64, "layout");
 _Static_assert(sizeof(struct disk_key) == 24, "layout");
 _Static_assert(sizeof(struct disk_node) == 32, "layout");

@@ -114,7 +114,10 @@ int node_put(struct lmdb_txn *txn,
     return row_delete(txn, DB_NODES, (MDB_val){sizeof(key), key});
 }
 
-int node_first(struct lmdb_txn *txn, struct lmdb_stream *stream, struct lmdb_node *out)
+int node_from(struct lmdb_txn *txn,
+              struct lmdb_stream *stream,
+              struct impel_id id,
+              struct lmdb_node *out)
 {
     uint8_t start[ROW_KEY_SIZE];
     MDB_val key = {sizeof(start), start};
@@ -122,17 +125,23 @@ int node_first(struct lmdb_txn *txn, struct lmdb_stream *stream, struct lmdb_nod
     int rc = IMPEL_ERR_NOT_FOUND;
 
     if (stream->node_count > 1) {
-        row_key(start, stream->number, ID_MIN);
+        row_key(start, stream->number, id);
         rc = row_seek(txn, DB_NODES, &key, 8, &value);
     }
     if (rc >= 0) {
         return node_read(txn, key, value, out);
     }
-    if (rc == IMPEL_ERR_NOT_FOUND && stream->tail.total > 0) {
+    if (rc == IMPEL_ERR_NOT_FOUND && stream->tail.total > 0 &&
+        id_compare(id, stream->tail.first) <= 0) {
         *out = stream->tail;
         return txn->status;
     }
     return rc;
+}
+
+int node_first(struct lmdb_txn *txn, struct lmdb_stream *stream, struct lmdb_node *out)
+{
+    return node_from(txn, stream, ID_MIN, out);
 }
 
 int node_delete(struct lmdb_txn *txn, struct lmdb_stream *stream, struct impel_id id)

@@ -12,7 +12,8 @@ int pending_read(struct lmdb_txn *txn, struct impel_id id, MDB_val value, struct
     *out = (struct lmdb_pending){
         .id = id,
         .owner = disk.owner,
-        .delivered_ms = disk.delivered_ms,
+        .delivered_ms = disk.owner == 0 ? 0 : disk.delivered_ms,
+        .released = disk.owner == 0 ? (uint64_t)disk.delivered_ms : 0,
         .deliveries = disk.deliveries,
     };
     return IMPEL_OK;
@@ -63,15 +64,22 @@ int lmdb_pending_put(struct lmdb_txn *txn,
                      const struct lmdb_pending *old,
                      const struct lmdb_pending *row)
 {
-    struct disk_pending disk = {
-        .owner = row->owner,
-        .delivered_ms = row->delivered_ms,
-        .deliveries = row->deliveries,
-    };
+    struct lmdb_pending now = *row;
     uint8_t key[ROW_KEY_SIZE];
+    int rc = IMPEL_OK;
 
+    if (now.owner == 0 && now.released == 0) {
+        rc = catalog_new_number(txn, &now.released); /* they only grow */
+    }
+    struct disk_pending disk = {
+        .owner = now.owner,
+        .delivered_ms = now.owner == 0 ? (int64_t)now.released : now.delivered_ms,
+        .deliveries = now.deliveries,
+    };
     row_key(key, group->number, row->id);
-    int rc = row_put(txn, DB_PEL, (MDB_val){sizeof(key), key}, (MDB_val){sizeof(disk), &disk});
+    rc = rc < 0 ? rc : order_change(txn, group, old, &now);
+    rc = rc < 0 ? rc
+                : row_put(txn, DB_PEL, (MDB_val){sizeof(key), key}, (MDB_val){sizeof(disk), &disk});
     if (rc >= 0 && old != NULL && old->owner != row->owner) {
         rc = owned_change(txn, group, old->owner, row->id, false);
     }
@@ -98,6 +106,7 @@ int lmdb_pending_delete(struct lmdb_txn *txn,
     }
     group->pending--;
     group->dirty = true;
+    rc = rc < 0 ? rc : order_change(txn, group, old, NULL);
     return rc < 0 ? rc : owned_change(txn, group, old->owner, old->id, false);
 }
 

@@ -284,7 +284,8 @@ static void revive_blocked(struct handle *handle, uint64_t commit)
     for (struct request *request; (request = queue_pop(&waiting)) != NULL;) {
         struct op *op = request->store_data;
         bool expired = blocked_expired(handle, request);
-        if (changed && blocked_ready(handle, request)) {
+        bool due = op->again_ms <= handle->now_ms;
+        if (due || (changed && blocked_ready(handle, request))) {
             op->blocks = !expired;
             queue_push(&handle->submitted, request);
         } else if (expired) {
@@ -300,7 +301,8 @@ static int64_t blocked_deadline(const struct handle *handle)
     int64_t next_ms = -1;
 
     for (const struct request *r = handle->blocked.first; r != NULL; r = r->next) {
-        int64_t deadline_ms = ((const struct op *)r->store_data)->deadline_ms;
+        const struct op *op = r->store_data;
+        int64_t deadline_ms = op->again_ms < op->deadline_ms ? op->again_ms : op->deadline_ms;
         int64_t left_ms = sub_saturating(deadline_ms, handle->now_ms);
         left_ms = left_ms < 0 ? 0 : left_ms;
         if (deadline_ms != INT64_MAX && (next_ms < 0 || left_ms < next_ms)) {

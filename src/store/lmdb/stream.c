@@ -1,4 +1,5 @@
-/* stream.c -- a stream's own row: its counters, appending to it, deleting from it, trimming it. */
+/* stream.c -- a stream's own row: its counters, appending to it, deleting from it. Trimming it is in
+ * trim.c. */
 #include "store/lmdb/txn.h"
 
 static struct impel_id id_of(uint64_t ms, uint64_t seq)
@@ -173,8 +174,7 @@ int lmdb_stream_last(struct lmdb_txn *txn, struct lmdb_stream *stream, struct im
     return rc;
 }
 
-/* Finds the first live entry again, after some went. */
-static int stream_find_first(struct lmdb_txn *txn, struct lmdb_stream *stream)
+int stream_find_first(struct lmdb_txn *txn, struct lmdb_stream *stream)
 {
     uint8_t start[ROW_KEY_SIZE];
     MDB_val key = {sizeof(start), start};
@@ -218,95 +218,4 @@ int lmdb_stream_delete(struct lmdb_txn *txn, struct lmdb_stream *stream, struct 
         rc = stream_find_first(txn, stream);
     }
     return rc < 0 ? rc : 1;
-}
-
-/* ---- trimming ---- */
-
-/* Deletes the first live entries: at most `count`, and only those below `limit` (NULL: all are).
- * Returns how many went, or a hard error. */
-static int64_t entries_delete_first(struct lmdb_txn *txn,
-                                    struct lmdb_stream *stream,
-                                    uint64_t count,
-                                    const struct impel_id *limit)
-{
-    uint64_t deleted = 0;
-    uint8_t start[ROW_KEY_SIZE];
-    int rc = txn->status;
-
-    row_key(start, stream->number, ID_MIN);
-    while (rc >= 0 && deleted < count) {
-        uint8_t key[ROW_KEY_SIZE];
-        MDB_val found = {sizeof(start), start};
-        MDB_val value;
-        rc = row_seek(txn, DB_ENTRIES, &found, 8, &value);
-        if (rc == IMPEL_ERR_NOT_FOUND ||
-            (rc >= 0 && limit != NULL &&
-             id_compare(get_id((const uint8_t *)found.mv_data + 8), *limit) >= 0)) {
-            break;
-        }
-        if (rc >= 0) {
-            memcpy(key, found.mv_data, sizeof(key));
-            rc = row_delete(txn, DB_ENTRIES, (MDB_val){sizeof(key), key});
-            deleted++;
-        }
-    }
-    return rc < 0 && rc != IMPEL_ERR_NOT_FOUND ? rc : (int64_t)deleted;
-}
-
-/* One node less, or a part of it, as Redis does it: whole nodes first, then inside the oldest one.
- * Returns 1 to go on, 0 to stop, or a hard error. */
-static int trim_step(struct lmdb_txn *txn,
-                     struct lmdb_stream *stream,
-                     const struct lmdb_trim *trim,
-                     uint64_t *removed)
-{
-    struct lmdb_node node;
-    int rc = node_first(txn, stream, &node);
-
-    if (rc < 0) {
-        return rc == IMPEL_ERR_NOT_FOUND ? 0 : rc;
-    }
-    if ((!trim->by_id && stream->length <= trim->length_max) ||
-        (trim->approximate && trim->limit > 0 && *removed + node.live > trim->limit)) {
-        return 0;
-    }
-    bool whole = trim->by_id ? id_compare(node.last, trim->id_min) < 0
-                             : stream->length - node.live >= trim->length_max;
-    if (!whole && trim->approximate) {
-        return 0;
-    }
-    uint64_t count = whole         ? node.live
-                     : trim->by_id ? node.live
-                                   : stream->length - trim->length_max;
-    const struct impel_id *limit = !whole && trim->by_id ? &trim->id_min : NULL;
-    int64_t deleted = entries_delete_first(txn, stream, count, limit);
-    if (deleted < 0) {
-        return (int)deleted;
-    }
-    if (whole && (uint64_t)deleted != node.live) {
-        return lmdb_fail(txn, IMPEL_ERR_CORRUPT, "a node has fewer entries than it counts");
-    }
-    node.live -= (uint32_t)deleted;
-    stream->length -= (uint64_t)deleted;
-    *removed += (uint64_t)deleted;
-    rc = node_put(txn, stream, &node, !whole);
-    return rc < 0 ? rc : whole;
-}
-
-int lmdb_stream_trim(struct lmdb_txn *txn,
-                     struct lmdb_stream *stream,
-                     const struct lmdb_trim *trim,
-                     uint64_t *removed)
-{
-    uint64_t count = 0;
-    int rc = txn->status < 0 ? txn->status : 1;
-
-    while (rc > 0) {
-        rc = trim_step(txn, stream, trim, &count);
-    }
-    if (rc >= 0 && count > 0) {
-        rc = stream_find_first(txn, stream);
-    }
-    *removed = count;
-    return rc;
 }

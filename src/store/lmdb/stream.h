@@ -16,6 +16,13 @@
  *               'G' group                -> struct disk_group     counters, then the name
  *               'c' group NAME           -> consumer number       the consumers of a group, by name
  *               'C' consumer             -> struct disk_consumer  counters, then the name
+ *               't' group time ms seq    -> nothing               the PEL as CLAIM takes it (order.c)
+ *               'i' stream               -> struct disk_idmp      idempotent adds (idmp.c)
+ *               'p' stream PRODUCER      -> producer number       its producers, by their IDs
+ *               'P' producer             -> struct disk_producer  counter, then the ID
+ *               'j' producer IID         -> ms seq                the entry that has this IID
+ *               'J' producer ms seq      -> struct disk_iid       then the IID
+ *               'e' stream ms seq        -> producer number       all IIDs, the oldest first
  *     entries   stream ms seq            -> fields (layout.h)
  *     nodes     stream ms seq (first ID) -> struct disk_node      closed nodes; the open one, the
  *                                                                 tail, is in the stream's row
@@ -137,7 +144,19 @@ int lmdb_stream_delete(struct lmdb_txn *txn, struct lmdb_stream *stream, struct 
 /* IMPEL_OK, with the ID of the last live entry, or NOT_FOUND when empty. */
 int lmdb_stream_last(struct lmdb_txn *txn, struct lmdb_stream *stream, struct impel_id *out);
 
+/* What becomes of the pending rows of an entry that is deleted. */
+enum lmdb_refs {
+    LMDB_REFS_KEEP,   /* KEEPREF: they stay, dangling */
+    LMDB_REFS_DELETE, /* DELREF: they go with it, in all groups */
+    LMDB_REFS_ACKED,  /* ACKED: only what every group has read and finished with is deleted */
+};
+/* 1 = a group has not read the entry yet or has it pending; 0 = none. */
+int lmdb_entry_needed(struct lmdb_txn *txn, struct lmdb_stream *stream, struct impel_id id);
+/* Removes its pending rows in all groups; returns how many these were. */
+int lmdb_entry_forget(struct lmdb_txn *txn, struct lmdb_stream *stream, struct impel_id id);
+
 struct lmdb_trim {
+    enum lmdb_refs refs;
     bool by_id;          /* MINID, else MAXLEN */
     uint64_t length_max; /* MAXLEN */
     struct impel_id id_min;
@@ -187,6 +206,7 @@ struct lmdb_group {
     struct impel_id last_id; /* rw: last-delivered-id */
     int64_t entries_read;    /* rw: -1 = unknown */
     uint64_t pending;        /* rows of the group's PEL */
+    bool ordered;            /* lmdb_group_order() was called once */
     uint64_t consumer_count;
     bool dirty;
 };
@@ -246,8 +266,9 @@ void lmdb_consumer_changed(struct lmdb_txn *txn, struct lmdb_consumer *consumer)
 
 struct lmdb_pending {
     struct impel_id id;
-    uint64_t owner; /* a consumer's number; 0 = nobody's (XNACK) */
-    int64_t delivered_ms;
+    uint64_t owner;       /* a consumer's number; 0 = nobody's (XNACK) */
+    int64_t delivered_ms; /* nobody's: 0 */
+    uint64_t released;    /* nobody's: the later it was given back the larger; 0 = now */
     int64_t deliveries;
 };
 
@@ -266,9 +287,44 @@ int lmdb_pending_put(struct lmdb_txn *txn,
 int lmdb_pending_delete(struct lmdb_txn *txn,
                         struct lmdb_group *group,
                         const struct lmdb_pending *old);
+/* From now on the group's PEL can be walked as CLAIM takes it. */
+int lmdb_group_order(struct lmdb_txn *txn, struct lmdb_group *group);
+/* The row of nobody's that was given back first. NOT_FOUND if there is none. */
+int lmdb_nobodys_first(struct lmdb_txn *txn, struct lmdb_group *group, struct impel_id *out);
 /* The first or the last row of the group's PEL. NOT_FOUND when empty. */
 int lmdb_pending_first(struct lmdb_txn *txn, struct lmdb_group *group, struct lmdb_pending *out);
 int lmdb_pending_last(struct lmdb_txn *txn, struct lmdb_group *group, struct lmdb_pending *out);
+
+/* ---- idempotent adds (idmp.c) ---- */
+
+struct lmdb_idmp {
+    uint32_t duration_s, iids_max; /* how long an IID is kept, and how many of a producer */
+    uint64_t producers, iids;      /* kept now */
+    uint64_t added, duplicates;    /* ever */
+};
+
+/* An idempotent ID (IID): the entry was added under it by this producer. */
+struct lmdb_iid {
+    struct impel_bytes producer, iid; /* not empty; outside of the store's pages */
+    struct impel_id id;
+    int64_t added_ms;
+};
+
+/* NOT_FOUND, and the defaults, where a stream never had any of it. */
+int lmdb_idmp_get(struct lmdb_txn *txn, struct lmdb_stream *stream, struct lmdb_idmp *out);
+/* The entry that was added under this IID, which counts as a duplicate. NOT_FOUND. */
+int lmdb_idmp_find(struct lmdb_txn *txn,
+                   struct lmdb_stream *stream,
+                   struct impel_bytes producer,
+                   struct impel_bytes iid,
+                   struct impel_id *out);
+/* Keeps one that lmdb_idmp_find() does not know; the oldest may go for it. */
+int lmdb_idmp_add(struct lmdb_txn *txn, struct lmdb_stream *stream, const struct lmdb_iid *iid);
+/* Forgets all IIDs, unless both are as before. */
+int lmdb_idmp_set(struct lmdb_txn *txn,
+                  struct lmdb_stream *stream,
+                  uint32_t duration_s,
+                  uint32_t iids_max);
 
 /* ---- walks ---- */
 
@@ -304,6 +360,9 @@ int lmdb_walk_owned(struct lmdb_walk *walk,
                     struct lmdb_txn *txn,
                     struct lmdb_consumer *consumer,
                     struct impel_id start);
+/* A group's PEL as CLAIM takes it: nobody's, then the longest idle. After lmdb_group_order(). Rows
+ * that are written meanwhile may come again, where they are now. */
+int lmdb_walk_order(struct lmdb_walk *walk, struct lmdb_txn *txn, struct lmdb_group *group);
 /* By name, bytewise. Keys: those after `after` (data NULL: all). */
 int lmdb_walk_groups(struct lmdb_walk *walk, struct lmdb_txn *txn, struct lmdb_stream *stream);
 int lmdb_walk_consumers(struct lmdb_walk *walk, struct lmdb_txn *txn, struct lmdb_group *group);
@@ -311,7 +370,7 @@ int lmdb_walk_keys(struct lmdb_walk *walk, struct lmdb_txn *txn, struct impel_by
 void lmdb_walk_end(struct lmdb_walk *walk); /* a zeroed one is fine */
 
 /* 1 = one more in `out`, 0 = the end, < 0 a hard error. Each after the walk of its kind only;
- * next_pending serves both walks of PELs. */
+ * next_pending serves all walks of PELs. */
 int lmdb_next_entry(struct lmdb_walk *walk, struct lmdb_raw *out);
 int lmdb_next_pending(struct lmdb_walk *walk, struct lmdb_pending *out);
 int lmdb_next_group(struct lmdb_walk *walk, struct lmdb_group **out);

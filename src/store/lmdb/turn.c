@@ -52,6 +52,9 @@ static void turn_settle(struct handle *handle, struct request *request, int stat
     if (status == EXEC_BLOCKED) {
         struct op *op = request->store_data;
         op->wait.again = true;
+        op->again_ms = request->kind == REQUEST_CALL
+                           ? add_saturating(handle->now_ms, op->wait.again_ms)
+                           : INT64_MAX;
         if (request->kind == REQUEST_CALL && op->deadline_ms == INT64_MAX &&
             op->wait.block_ms > 0) {
             op->deadline_ms = add_saturating(handle->now_ms, op->wait.block_ms);

@@ -157,6 +157,8 @@ int catalog_delete(struct lmdb_txn *txn, char letter, uint64_t parent, struct im
 /* The file's own row; and a new object number. */
 int catalog_meta(struct lmdb_txn *txn);
 int catalog_new_number(struct lmdb_txn *txn, uint64_t *number);
+/* A row is being written that programs before this version of the format do not know. */
+int catalog_need_version(struct lmdb_txn *txn, uint32_t version);
 
 /* A stream in the cache gets another name. */
 int object_rename(struct lmdb_txn *txn, struct object *object, struct impel_bytes name);
@@ -172,6 +174,8 @@ int key_write(struct lmdb_txn *txn,
 int key_remove(struct lmdb_txn *txn, struct impel_bytes name, const struct disk_key *disk);
 
 int stream_load(struct lmdb_txn *txn, uint64_t number, struct lmdb_stream **out);
+/* Finds the first live entry again, after some went. */
+int stream_find_first(struct lmdb_txn *txn, struct lmdb_stream *stream);
 int group_load(struct lmdb_txn *txn,
                struct lmdb_stream *stream,
                uint64_t number,
@@ -182,6 +186,22 @@ int consumer_flush(struct lmdb_txn *txn, struct lmdb_consumer *consumer);
 
 /* A row of the PEL, read. */
 int pending_read(struct lmdb_txn *txn, struct impel_id id, MDB_val value, struct lmdb_pending *out);
+
+/* ---- the order of CLAIM (order.c) ---- */
+
+/* A row of the PEL becomes another; NULL: there is none before, or after. */
+int order_change(struct lmdb_txn *txn,
+                 struct lmdb_group *group,
+                 const struct lmdb_pending *old,
+                 const struct lmdb_pending *row);
+/* The group goes with all its rows. */
+int order_drop(struct lmdb_txn *txn, struct lmdb_group *group);
+
+/* ---- idempotent adds (idmp.c) ---- */
+
+/* The stream goes. / The IIDs are another's too, which has none. */
+int idmp_drop(struct lmdb_txn *txn, struct lmdb_stream *stream);
+int idmp_copy(struct lmdb_txn *txn, struct lmdb_stream *from, struct lmdb_stream *to);
 
 /* The object that a public struct is the inside of. */
 #define OBJECT_OF(POINTER, FIELD) \
@@ -197,6 +217,11 @@ int node_append(struct lmdb_txn *txn,
 int node_delete(struct lmdb_txn *txn, struct lmdb_stream *stream, struct impel_id id);
 /* The oldest node; NOT_FOUND if there is none. */
 int node_first(struct lmdb_txn *txn, struct lmdb_stream *stream, struct lmdb_node *out);
+/* The first node that begins at or behind `id`; NOT_FOUND if there is none. */
+int node_from(struct lmdb_txn *txn,
+              struct lmdb_stream *stream,
+              struct impel_id id,
+              struct lmdb_node *out);
 /* Writes back a changed node, or removes it when it has no live entry, unless `keep_empty`. */
 int node_put(struct lmdb_txn *txn,
              struct lmdb_stream *stream,

@@ -160,11 +160,39 @@ int lmdb_walk_owned(struct lmdb_walk *walk,
     return rc;
 }
 
+int lmdb_walk_order(struct lmdb_walk *walk, struct lmdb_txn *txn, struct lmdb_group *group)
+{
+    struct lmdb_key key;
+
+    key_of_number(&key, 't', group->number);
+    int rc = walk_begin(walk, txn, DB_CATALOG, key.data, key.size);
+    walk->prefix_size = key.size;
+    walk->owner = group;
+    return rc;
+}
+
+/* The ID of the next row of an order, which ends in it. */
+static int walk_next_in_order(struct lmdb_walk *walk, struct impel_id *id)
+{
+    MDB_val key = {0, NULL};
+    MDB_val value;
+    int rc = walk_next(walk, &key, &value);
+
+    if (rc > 0 && key.mv_size != walk->prefix_size + 24) {
+        return lmdb_fail(walk->txn, IMPEL_ERR_CORRUPT, "a row of an order is damaged");
+    }
+    if (rc > 0) {
+        *id = get_id((const uint8_t *)key.mv_data + walk->prefix_size + 8);
+    }
+    return rc;
+}
+
 int lmdb_next_pending(struct lmdb_walk *walk, struct lmdb_pending *out)
 {
     struct impel_id id = ID_MIN;
     MDB_val value = {0, NULL};
-    int rc = walk_next_row(walk, &id, &value);
+    int rc = walk->database == DB_CATALOG ? walk_next_in_order(walk, &id)
+                                          : walk_next_row(walk, &id, &value);
 
     if (rc <= 0) {
         return rc;
@@ -174,7 +202,8 @@ int lmdb_next_pending(struct lmdb_walk *walk, struct lmdb_pending *out)
     } else {
         rc = lmdb_pending_get(walk->txn, walk->owner, id, out);
         if (rc == IMPEL_ERR_NOT_FOUND) {
-            return lmdb_fail(walk->txn, IMPEL_ERR_CORRUPT, "an owned entry is not pending");
+            return lmdb_fail(walk->txn, IMPEL_ERR_CORRUPT,
+                             "an entry in an order of the PEL is not in it");
         }
     }
     return rc < 0 ? rc : 1;

@@ -1,6 +1,7 @@
 /* add.c -- XADD.
  *
- *   XADD key [NOMKSTREAM] [MAXLEN|MINID [=|~] threshold [LIMIT n]] <* | ms-* | id> field value ...
+ *   XADD key [NOMKSTREAM] [MAXLEN|MINID [=|~] threshold [LIMIT n]] [KEEPREF|DELREF|ACKED]
+ *        [IDMPAUTO producer | IDMP producer iid] <* | ms-* | id> field value [field value ...]
  *
  * Options end at the first word that is "*" or an ID, so a misspelt option is reported as a bad ID.
  * Nothing is created before everything has been judged. */
@@ -8,7 +9,9 @@
 #include "store/lmdb/command/call.h"
 #include "store/lmdb/command/commands.h"
 #include "store/lmdb/command/trim.h"
+#include "store/lmdb/layout.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum add_id {
@@ -24,6 +27,18 @@ struct xadd {
     struct impel_id id;
     const struct impel_field *fields;
     size_t field_count;
+    bool idempotent; /* IDMP or IDMPAUTO */
+    struct impel_bytes producer;
+    struct impel_bytes iid; /* IDMPAUTO: none until the fields are known */
+};
+
+/* An IID that a client gives and one that is made of the fields are never the same. */
+enum {
+    IID_GIVEN = 'i',
+    IID_WHOLE = 'w',       /* made of the fields: these themselves */
+    IID_HASHED = 'h',      /* of large ones: their beginning, their size and a hash */
+    IID_WHOLE_MAX = 256,   /* bytes */
+    IID_HASHED_HEAD = 128, /* bytes of the beginning */
 };
 
 /* "ms-*": the ms part is a number like any other, a NUL ends the word. */
@@ -51,6 +66,34 @@ static bool id_read(struct call *call, size_t index, struct xadd *add)
     return call_id(call, index, 0, &add->id);
 }
 
+/* IDMP and IDMPAUTO, with their values. */
+static bool idempotent_read(struct call *call, struct xadd *add, size_t *index)
+{
+    bool automatic = call_word_is(call, *index, "IDMPAUTO");
+    const char *word = automatic ? "IDMPAUTO" : "IDMP";
+    size_t values = automatic ? 1 : 2;
+
+    if (add->idempotent) {
+        return call_error(call, "ERR IDMP/IDMPAUTO specified multiple times");
+    }
+    if (*index + values >= call->arg_count) {
+        return call_error_syntax(call);
+    }
+    add->idempotent = true;
+    add->producer = call->args[*index + 1];
+    if (add->producer.size == 0) {
+        return call_error(call, "ERR %s requires a non-empty producer ID", word);
+    }
+    if (!automatic) {
+        add->iid = call->args[*index + 2];
+        if (add->iid.size == 0) {
+            return call_error(call, "ERR IDMP requires a non-empty idempotent ID");
+        }
+    }
+    *index += 1 + values;
+    return true;
+}
+
 /* Reads options and ID; `*index` is then the first field's. */
 static bool options_read(struct call *call, struct xadd *add, size_t *index)
 {
@@ -66,6 +109,11 @@ static bool options_read(struct call *call, struct xadd *add, size_t *index)
         if (word == TRIM_WORD_OTHER && call_word_is(call, *index, "NOMKSTREAM")) {
             add->no_create = true;
             ++*index;
+        } else if (word == TRIM_WORD_OTHER &&
+                   (call_word_is(call, *index, "IDMP") || call_word_is(call, *index, "IDMPAUTO"))) {
+            if (!idempotent_read(call, add, index)) {
+                return false;
+            }
         } else if (word == TRIM_WORD_OTHER) {
             if (!id_read(call, *index, add)) {
                 return false;
@@ -74,10 +122,13 @@ static bool options_read(struct call *call, struct xadd *add, size_t *index)
         }
     }
     ++*index;
+    if (add->idempotent && add->id_kind != ADD_ID_AUTO) {
+        return call_error(call, "ERR IDMP/IDMPAUTO can be used only with auto-generated IDs");
+    }
     return trim_words_check(call, &add->trim, false);
 }
 
-static bool fields_read(struct call *call, struct xadd *add, size_t first)
+static bool fields_take(struct call *call, struct xadd *add, size_t first)
 {
     size_t count = first < call->arg_count ? (call->arg_count - first) / 2 : 0;
 
@@ -97,17 +148,71 @@ static bool fields_read(struct call *call, struct xadd *add, size_t first)
     return true;
 }
 
+static int field_order(const void *a, const void *b)
+{
+    const struct impel_field *one = a, *other = b;
+    int order = bytes_compare(one->name, other->name);
+
+    return order != 0 ? order : bytes_compare(one->value, other->value);
+}
+
+/* The IID that IDMPAUTO makes of the fields, in whatever order these are given. */
+static bool iid_of_fields(struct call *call, struct xadd *add)
+{
+    size_t size = fields_size(add->fields, add->field_count);
+    size_t bytes = add->field_count * sizeof(struct impel_field);
+    struct impel_field *sorted = arena_alloc(call->arena, bytes);
+    uint8_t *iid = arena_alloc(call->arena, 1 + size + 24);
+
+    if (sorted == NULL || iid == NULL) {
+        return call_fail(call, IMPEL_ERR_NOMEM);
+    }
+    memcpy(sorted, add->fields, bytes);
+    qsort(sorted, add->field_count, sizeof(*sorted), field_order);
+    iid[0] = IID_WHOLE;
+    fields_write(iid + 1, sorted, add->field_count);
+    if (size > IID_WHOLE_MAX) {
+        struct impel_bytes all = {iid + 1, size};
+        uint64_t low = hash_bytes(all, 0), high = hash_bytes(all, low ^ size);
+        iid[0] = IID_HASHED;
+        put_be64(iid + 1 + IID_HASHED_HEAD, size);
+        put_be64(iid + 1 + IID_HASHED_HEAD + 8, low);
+        put_be64(iid + 1 + IID_HASHED_HEAD + 16, high);
+        size = IID_HASHED_HEAD + 24;
+    }
+    add->iid = (struct impel_bytes){iid, 1 + size};
+    return true;
+}
+
+static bool iid_settle(struct call *call, struct xadd *add)
+{
+    if (!add->idempotent) {
+        return true;
+    }
+    if (add->iid.size == 0) {
+        return iid_of_fields(call, add);
+    }
+    uint8_t *iid = arena_alloc(call->arena, 1 + add->iid.size);
+    if (iid == NULL) {
+        return call_fail(call, IMPEL_ERR_NOMEM);
+    }
+    iid[0] = IID_GIVEN;
+    memcpy(iid + 1, add->iid.data, add->iid.size);
+    add->iid = (struct impel_bytes){iid, 1 + add->iid.size};
+    return true;
+}
+
 static bool xadd_parse(struct call *call, struct xadd *add)
 {
     size_t index = 2;
 
-    if (!options_read(call, add, &index) || !fields_read(call, add, index)) {
+    if (!options_read(call, add, &index) || !fields_take(call, add, index)) {
         return false;
     }
     if (add->id_kind == ADD_ID_GIVEN && id_is_zero(add->id)) {
         return call_error(call, "ERR The ID specified in XADD must be greater than 0-0");
     }
-    return true;
+    return iid_settle(call, add);
 }
 
 /* Settles the ID of the new entry. `stream` is NULL if the key does not exist yet. */
@@ -151,8 +256,33 @@ static bool append(struct call *call, const struct xadd *add, struct lmdb_stream
          !call_check(call, lmdb_stream_open(call->txn, call->args[1], stream)))) {
         return false;
     }
-    return call_check(call, lmdb_stream_append(call->txn, *stream, add->id, add->fields,
-                                               add->field_count, false));
+    if (!call_check(call, lmdb_stream_append(call->txn, *stream, add->id, add->fields,
+                                             add->field_count, false))) {
+        return false;
+    }
+    struct lmdb_iid iid = {.producer = add->producer,
+                           .iid = add->iid,
+                           .id = add->id,
+                           .added_ms = lmdb_now_ms(call->txn)};
+    return !add->idempotent || call_check(call, lmdb_idmp_add(call->txn, *stream, &iid));
+}
+
+/* `*known` if it was added before; then its ID is the reply. */
+static bool
+find_duplicate(struct call *call, const struct xadd *add, struct lmdb_stream *stream, bool *known)
+{
+    struct impel_id id;
+
+    *known = false;
+    if (!add->idempotent || stream == NULL) {
+        return true;
+    }
+    int rc = lmdb_idmp_find(call->txn, stream, add->producer, add->iid, &id);
+    if (rc == IMPEL_ERR_NOT_FOUND) {
+        return true;
+    }
+    *known = rc >= 0;
+    return call_check(call, rc) && call_bulk_id(call, call->reply, id);
 }
 
 void call_xadd(struct call *call)
@@ -160,6 +290,7 @@ void call_xadd(struct call *call)
     struct xadd add = {.id_kind = ADD_ID_GIVEN};
     struct lmdb_stream *stream;
     uint64_t removed;
+    bool known;
 
     if (!xadd_parse(call, &add) || !call_stream(call, call->args[1], &stream)) {
         return;
@@ -167,7 +298,7 @@ void call_xadd(struct call *call)
     if (stream == NULL && add.no_create) {
         return; /* a null */
     }
-    if (!id_settle(call, &add, stream)) {
+    if (!find_duplicate(call, &add, stream, &known) || known || !id_settle(call, &add, stream)) {
         return;
     }
     if (append(call, &add, &stream) && trim_apply(call, stream, &add.trim, &removed)) {

@@ -89,6 +89,13 @@ bool call_interval_start(struct call *call, size_t index, struct impel_id *out);
 bool call_interval_end(struct call *call, size_t index, struct impel_id *out);
 /* Strict IDs from the word at `first` to the last one, in the arena; NULL ends the command. */
 struct impel_id *call_ids(struct call *call, size_t first);
+/* "IDS numids id [id ...]" at `*index`, which is then the next word's. NULL ends the command. */
+struct ids_errors {
+    const char *number;  /* numids is none, or not positive */
+    const char *too_few; /* fewer words follow */
+};
+struct impel_id *
+call_numbered_ids(struct call *call, size_t *index, const struct ids_errors *errors, size_t *count);
 bool call_error_id(struct call *call);
 /* Parses without setting a reply. */
 bool word_id(struct impel_bytes word, uint64_t seq_default, struct impel_id *out);

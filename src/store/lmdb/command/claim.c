@@ -65,7 +65,7 @@ static bool
 idle_enough(struct call *call, const struct claim *claim, const struct lmdb_pending *row)
 {
     int64_t idle_ms = sub_saturating(lmdb_now_ms(call->txn), row->delivered_ms);
-    return claim->min_idle_ms <= 0 || idle_ms >= claim->min_idle_ms;
+    return row->owner == 0 || claim->min_idle_ms <= 0 || idle_ms >= claim->min_idle_ms;
 }
 
 /* ---- XCLAIM ---- */
@@ -166,7 +166,7 @@ static bool xclaim_one(struct call *call, const struct claim *claim, struct impe
     if (!known && !claim->force) {
         return true;
     }
-    if (known && row.owner != 0 && !idle_enough(call, claim, &row)) {
+    if (known && !idle_enough(call, claim, &row)) {
         return true;
     }
     if (!claim_emit(call, claim, call->reply, &raw)) {

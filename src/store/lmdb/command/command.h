@@ -18,12 +18,13 @@ struct lmdb_txn;
  * if there is nothing to give, `blocked` says so and the reply already is what a timeout answers.
  * The store commits (a consumer may have been created), keeps the request, and carries it out again
  * with `again` set whenever entries were added or a group or a key went away, until it no longer
- * says `blocked` or the deadline has passed: then the last reply is the answer. "$" is replaced by
- * the ID it meant in `request->call.args`, so a later try uses the ID of the first. */
+ * says `blocked` or the deadline has passed: then the last reply is the answer. What XREADGROUP
+ * CLAIM waits for comes with time alone: `again_ms` says when to try. "$" is replaced by the ID it meant in `request->call.args`, so a later try uses the ID of the first. */
 struct call_wait {
     bool again;       /* in: this is a repetition of a command that blocked */
     bool blocked;     /* out */
     int64_t block_ms; /* out, with `blocked`: from the first try on; 0 = without end */
+    int64_t again_ms; /* out, with `blocked`: try again after so long; INT64_MAX = need not */
 };
 
 /* Carries out request->call.args and sets request->call.reply, in the request's arena, where also

@@ -9,6 +9,16 @@ struct call;
 void call_xadd(struct call *call);
 void call_xtrim(struct call *call);
 
+/* cfgset.c */
+void call_xcfgset(struct call *call);
+
+/* delex.c */
+void call_xdelex(struct call *call);
+void call_xackdel(struct call *call);
+
+/* nack.c */
+void call_xnack(struct call *call);
+
 /* entries.c */
 void call_xlen(struct call *call);
 void call_xrange(struct call *call);

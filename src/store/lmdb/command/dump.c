@@ -9,6 +9,7 @@
  *               elements that was
  *
  * Numbers are lengths as in rdb.h. The payload is built in memory as a whole, as the reply must be. */
+#include "core/policy.h"
 #include "store/lmdb/command/call.h"
 #include "store/lmdb/command/commands.h"
 #include "store/lmdb/command/rdb.h"
@@ -19,6 +20,7 @@
 enum {
     DUMP_MAX = 512 * 1024 * 1024, /* of a reply's bulk */
     SAME_FIELDS = 2,
+    NOBODYS_DELIVERED_MS = 1, /* long ago, as of all that is released */
 };
 
 /* A node under construction: its entries come first, its header when it is complete. */
@@ -176,7 +178,8 @@ static bool dump_entries(struct dump *dump, struct lmdb_stream *stream)
 
 /* ---- groups ---- */
 
-/* Rows that are nobody's have no place in the format. */
+/* Rows that are nobody's have no place in the format: they go to the consumer that Impel releases
+ * to, whose entries its sweeps and any XAUTOCLAIM take at once. */
 static bool dump_pending(struct dump *dump, struct lmdb_group *group)
 {
     struct call *call = dump->call;
@@ -188,12 +191,10 @@ static bool dump_pending(struct dump *dump, struct lmdb_group *group)
 
     buf_init(&rows, DUMP_MAX);
     while (more >= 0 && (more = lmdb_next_pending(&walk, &row)) > 0) {
-        if (row.owner != 0) {
-            put_raw_id(&rows, row.id);
-            rdb_put_u64_le(&rows, (uint64_t)row.delivered_ms);
-            rdb_put_len(&rows, (uint64_t)row.deliveries);
-            count++;
-        }
+        put_raw_id(&rows, row.id);
+        rdb_put_u64_le(&rows, row.owner == 0 ? NOBODYS_DELIVERED_MS : (uint64_t)row.delivered_ms);
+        rdb_put_len(&rows, (uint64_t)row.deliveries);
+        count++;
     }
     lmdb_walk_end(&walk);
     rdb_put_len(&dump->out, count);
@@ -203,45 +204,97 @@ static bool dump_pending(struct dump *dump, struct lmdb_group *group)
     return call_check(call, more);
 }
 
-static bool dump_consumer(struct dump *dump, struct lmdb_consumer *consumer)
+/* The IDs that a walk gives: all, or only nobody's. Ends the walk. */
+static bool dump_ids(struct dump *dump, struct lmdb_walk *walk, bool only_nobodys)
+{
+    struct lmdb_pending row;
+    int more = 0;
+
+    while ((more = lmdb_next_pending(walk, &row)) > 0) {
+        if (!only_nobodys || row.owner == 0) {
+            put_raw_id(&dump->out, row.id);
+        }
+    }
+    lmdb_walk_end(walk);
+    return call_check(dump->call, more);
+}
+
+/* A consumer with its rows, and with so many of nobody's. */
+static bool dump_consumer(struct dump *dump, struct lmdb_consumer *consumer, uint64_t nobodys)
 {
     struct call *call = dump->call;
     struct lmdb_walk walk = {.txn = NULL};
-    struct lmdb_pending row;
 
     rdb_put_string(&dump->out, consumer->name);
     rdb_put_u64_le(&dump->out, (uint64_t)consumer->seen_ms);
     rdb_put_u64_le(&dump->out, (uint64_t)consumer->active_ms);
-    rdb_put_len(&dump->out, consumer->pending);
-    int more = lmdb_walk_owned(&walk, call->txn, consumer, ID_MIN);
-    while (more >= 0 && (more = lmdb_next_pending(&walk, &row)) > 0) {
-        put_raw_id(&dump->out, row.id);
+    rdb_put_len(&dump->out, consumer->pending + nobodys);
+    if (consumer->number != 0 &&
+        (!call_check(call, lmdb_walk_owned(&walk, call->txn, consumer, ID_MIN)) ||
+         !dump_ids(dump, &walk, false))) {
+        return false;
+    }
+    return nobodys == 0 ||
+           (call_check(call, lmdb_walk_pending(&walk, call->txn, consumer->group, ID_MIN)) &&
+            dump_ids(dump, &walk, true));
+}
+
+/* How many rows are nobody's, and whether the consumer exists that gets them. */
+static bool
+count_nobodys(struct call *call, struct lmdb_group *group, uint64_t *count, bool *released)
+{
+    struct lmdb_walk walk = {.txn = NULL};
+    struct lmdb_consumer *consumer = NULL;
+    int more = lmdb_walk_consumers(&walk, call->txn, group);
+
+    *count = group->pending;
+    *released = false;
+    while (more >= 0 && (more = lmdb_next_consumer(&walk, &consumer)) > 0) {
+        *count -= consumer->pending;
+        *released |= bytes_equal(consumer->name, bytes_of(RELEASED_NAME));
     }
     lmdb_walk_end(&walk);
     return call_check(call, more);
 }
 
-static bool dump_group(struct dump *dump, struct lmdb_group *group)
+static bool dump_consumers(struct dump *dump, struct lmdb_group *group)
 {
     struct call *call = dump->call;
     struct lmdb_walk walk = {.txn = NULL};
     struct lmdb_consumer *consumer = NULL;
+    struct lmdb_consumer released = {
+        .group = group,
+        .name = bytes_of(RELEASED_NAME),
+        .seen_ms = lmdb_now_ms(call->txn),
+        .active_ms = -1,
+    };
+    uint64_t nobodys = 0;
+    bool exists = false;
 
-    rdb_put_string(&dump->out, group->name);
-    put_id(&dump->out, group->last_id);
-    rdb_put_len(&dump->out, (uint64_t)group->entries_read);
-    if (!dump_pending(dump, group)) {
+    if (!count_nobodys(call, group, &nobodys, &exists)) {
         return false;
     }
-    rdb_put_len(&dump->out, group->consumer_count);
+    rdb_put_len(&dump->out, group->consumer_count + (nobodys > 0 && !exists ? 1 : 0));
+    if (nobodys > 0 && !exists && !dump_consumer(dump, &released, nobodys)) {
+        return false;
+    }
     int more = lmdb_walk_consumers(&walk, call->txn, group);
     while (more >= 0 && (more = lmdb_next_consumer(&walk, &consumer)) > 0) {
-        if (!dump_consumer(dump, consumer)) {
+        bool takes = bytes_equal(consumer->name, released.name);
+        if (!dump_consumer(dump, consumer, takes ? nobodys : 0)) {
             break;
         }
     }
     lmdb_walk_end(&walk);
     return call_check(call, more) && call->status >= 0;
+}
+
+static bool dump_group(struct dump *dump, struct lmdb_group *group)
+{
+    rdb_put_string(&dump->out, group->name);
+    put_id(&dump->out, group->last_id);
+    rdb_put_len(&dump->out, (uint64_t)group->entries_read);
+    return dump_pending(dump, group) && dump_consumers(dump, group);
 }
 
 static bool dump_stream(struct dump *dump, struct lmdb_stream *stream)

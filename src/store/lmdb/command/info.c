@@ -115,11 +115,43 @@ entry_at_end(struct call *call, struct lmdb_stream *stream, bool last, struct va
     return good;
 }
 
+enum {
+    IDMP_PAIRS = 6,
+};
+
+/* Whether the stream has to do with idempotent adds; only then it is told. */
+static bool
+idmp_of(struct call *call, struct lmdb_stream *stream, struct lmdb_idmp *idmp, bool *has)
+{
+    int rc = lmdb_idmp_get(call->txn, stream, idmp);
+
+    *has = rc >= 0;
+    return rc == IMPEL_ERR_NOT_FOUND || call_check(call, rc);
+}
+
+static void pairs_idmp(struct pairs *pairs, const struct lmdb_idmp *idmp)
+{
+    pair_integer(pairs, "idmp-duration", idmp->duration_s);
+    pair_integer(pairs, "idmp-maxsize", idmp->iids_max);
+    pair_integer(pairs, "pids-tracked", (int64_t)idmp->producers);
+    pair_integer(pairs, "iids-tracked", (int64_t)idmp->iids);
+    pair_integer(pairs, "iids-added", (int64_t)idmp->added);
+    pair_integer(pairs, "iids-duplicates", (int64_t)idmp->duplicates);
+}
+
 static void stream_short(struct call *call, struct lmdb_stream *stream)
 {
-    struct pairs pairs = pairs_begin(call, call->reply, 10);
+    struct lmdb_idmp idmp;
+    bool idempotent;
 
+    if (!idmp_of(call, stream, &idmp, &idempotent)) {
+        return;
+    }
+    struct pairs pairs = pairs_begin(call, call->reply, 10 + (idempotent ? IDMP_PAIRS : 0));
     pairs_stream(&pairs, stream);
+    if (idempotent) {
+        pairs_idmp(&pairs, &idmp);
+    }
     pair_integer(&pairs, "groups", (int64_t)stream->group_count);
     struct value *first = pair(&pairs, "first-entry");
     struct value *last = pair(&pairs, "last-entry");
@@ -194,18 +226,41 @@ full_consumers(struct call *call, struct lmdb_group *group, uint64_t count, stru
     return good && call_check(call, more);
 }
 
+/* How many pending rows are nobody's: what the consumers do not have. */
+static bool count_nobodys(struct call *call, struct lmdb_group *group, uint64_t *count)
+{
+    struct lmdb_walk walk = {.txn = NULL};
+    struct lmdb_consumer *consumer;
+    bool good = call_check(call, lmdb_walk_consumers(&walk, call->txn, group));
+    int more = 0;
+
+    *count = group->pending;
+    while (good && (more = lmdb_next_consumer(&walk, &consumer)) > 0) {
+        *count -= consumer->pending;
+    }
+    lmdb_walk_end(&walk);
+    return good && call_check(call, more);
+}
+
 static bool
 full_group(struct call *call, struct lmdb_group *group, uint64_t count, struct value *out)
 {
     struct lmdb_walk walk = {.txn = NULL};
-    struct pairs pairs = pairs_begin(call, out, 7);
+    uint64_t nobodys = 0;
 
+    if (!count_nobodys(call, group, &nobodys)) {
+        return false;
+    }
+    struct pairs pairs = pairs_begin(call, out, nobodys > 0 ? 8 : 7);
     pair_bytes(&pairs, "name", group->name);
     pair_id(&pairs, "last-delivered-id", group->last_id);
     pairs_progress(&pairs, group);
     pair_integer(&pairs, "pel-count", (int64_t)group->pending);
     struct value *rows = pair(&pairs, "pending");
     struct value *consumers = pair(&pairs, "consumers");
+    if (nobodys > 0) {
+        pair_integer(&pairs, "nacked-count", (int64_t)nobodys);
+    }
     return consumers != NULL &&
            call_check(call, lmdb_walk_pending(&walk, call->txn, group, ID_MIN)) &&
            full_rows(call, group, &walk, count, true, rows) &&
@@ -232,9 +287,17 @@ full_groups(struct call *call, struct lmdb_stream *stream, uint64_t count, struc
 static void stream_full(struct call *call, struct lmdb_stream *stream, uint64_t count)
 {
     struct lmdb_walk walk = {.txn = NULL};
-    struct pairs pairs = pairs_begin(call, call->reply, 9);
+    struct lmdb_idmp idmp;
+    bool idempotent;
 
+    if (!idmp_of(call, stream, &idmp, &idempotent)) {
+        return;
+    }
+    struct pairs pairs = pairs_begin(call, call->reply, 9 + (idempotent ? IDMP_PAIRS : 0));
     pairs_stream(&pairs, stream);
+    if (idempotent) {
+        pairs_idmp(&pairs, &idmp);
+    }
     struct value *entries = pair(&pairs, "entries");
     struct value *groups = pair(&pairs, "groups");
     if (groups == NULL) {

@@ -166,7 +166,7 @@ static bool extended_row(struct call *call,
         !call_bulk_id(call, &parts[0], row->id) || !call_bulk(call, &parts[1], owner)) {
         return false;
     }
-    parts[2] = value_integer(idle_ms < 0 ? 0 : idle_ms);
+    parts[2] = value_integer(row->owner == 0 ? -1 : idle_ms < 0 ? 0 : idle_ms);
     parts[3] = value_integer(row->deliveries);
     return true;
 }

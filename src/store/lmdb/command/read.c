@@ -2,10 +2,11 @@
  *
  * All keys and IDs are judged before the first is read, so an error leaves everything as it was.
  * Then each key is served in turn: the same key twice sees what its first reading did. */
+#include "store/lmdb/command/read.h"
+
 #include "core/id.h"
 #include "store/lmdb/command/call.h"
 #include "store/lmdb/command/commands.h"
-#include "store/lmdb/command/read_words.h"
 
 enum source_kind {
     SOURCE_AFTER,   /* XREAD: entries after `id` */
@@ -134,22 +135,37 @@ static bool has_after(struct call *call, struct lmdb_stream *stream, struct impe
     return true;
 }
 
-static bool serve_after(struct call *call,
-                        const struct read_words *words,
-                        const struct source *source,
-                        struct value *list)
-{
-    struct lmdb_walk walk = {.txn = NULL};
-    struct impel_id start = source->id;
+/* One reading of one key. */
+struct reading {
+    struct call *call;
+    const struct read_words *words;
+    const struct source *source;
+    struct lmdb_consumer *consumer;
+    struct read_budget *budget;
+    struct value *list; /* what it gives */
+};
 
-    if (!id_next(&start)) {
-        return true;
+static bool serve_after(struct reading *reading)
+{
+    struct call *call = reading->call;
+    struct lmdb_walk walk = {.txn = NULL};
+    struct lmdb_raw raw;
+    struct impel_id start = reading->source->id;
+    bool fits = id_next(&start);
+    bool good =
+        !fits || call_check(call, lmdb_walk_entries(&walk, call->txn, reading->source->stream,
+                                                    start, ID_MAX, false));
+    int more = 0;
+
+    while (good && fits && (more = lmdb_next_entry(&walk, &raw)) > 0) {
+        good = budget_take(call, reading->budget, &raw, &fits);
+        if (good && fits) {
+            struct value *item = call_append(call, reading->list);
+            good = item != NULL && call_entry(call, item, &raw);
+        }
     }
-    bool good = call_check(call, lmdb_walk_entries(&walk, call->txn, source->stream, start, ID_MAX,
-                                                   false)) &&
-                call_entries(call, list, &walk, words->count);
     lmdb_walk_end(&walk);
-    return good;
+    return good && call_check(call, more);
 }
 
 /* Makes an entry that is being handed out pending. If the group was moved back it may be pending
@@ -174,28 +190,31 @@ static bool deliver(struct call *call,
     return call_check(call, lmdb_pending_put(call->txn, source->group, known ? &old : NULL, &row));
 }
 
-static bool serve_new(struct call *call,
-                      const struct read_words *words,
-                      const struct source *source,
-                      struct lmdb_consumer *consumer,
-                      struct value *list)
+static bool serve_new(struct reading *reading)
 {
+    struct call *call = reading->call;
+    const struct source *source = reading->source;
     struct lmdb_walk walk = {.txn = NULL};
     struct lmdb_raw raw;
     struct impel_id start = source->group->last_id;
+    bool fits = true;
     bool good =
         id_next(&start) &&
         call_check(call, lmdb_walk_entries(&walk, call->txn, source->stream, start, ID_MAX, false));
     int more = 0;
 
-    for (uint64_t i = 0; good && i < words->count && (more = lmdb_next_entry(&walk, &raw)) > 0;
-         i++) {
-        struct value *item = call_append(call, list);
+    while (good && (more = lmdb_next_entry(&walk, &raw)) > 0) {
         struct impel_id id = raw.id;
-        good = item != NULL && call_entry(call, item, &raw);
+        good = budget_take(call, reading->budget, &raw, &fits);
+        if (!good || !fits) {
+            break;
+        }
+        struct value *item = call_append(call, reading->list);
+        good = item != NULL && (reading->words->claim ? claims_entry(call, item, &raw, 0, 0)
+                                                      : call_entry(call, item, &raw));
         if (good) {
             lmdb_group_advance(call->txn, source->group, id);
-            good = words->no_ack || deliver(call, source, consumer, id);
+            good = reading->words->no_ack || deliver(call, source, reading->consumer, id);
         }
     }
     lmdb_walk_end(&walk);
@@ -230,23 +249,26 @@ static bool serve_history_row(struct call *call,
            call_check(call, lmdb_pending_put(call->txn, source->group, row, &again));
 }
 
-static bool serve_history(struct call *call,
-                          const struct read_words *words,
-                          const struct source *source,
-                          struct lmdb_consumer *consumer,
-                          struct value *list)
+static bool serve_history(struct reading *reading)
 {
+    struct call *call = reading->call;
     struct lmdb_walk walk = {.txn = NULL};
     struct lmdb_pending row;
-    struct impel_id start = source->id;
-    bool good =
-        id_next(&start) && call_check(call, lmdb_walk_owned(&walk, call->txn, consumer, start));
+    struct lmdb_raw raw;
+    struct impel_id start = reading->source->id;
+    bool exists, fits = true;
+    bool good = id_next(&start) &&
+                call_check(call, lmdb_walk_owned(&walk, call->txn, reading->consumer, start));
     int more = 0;
 
-    for (uint64_t i = 0; good && i < words->count && (more = lmdb_next_pending(&walk, &row)) > 0;
-         i++) {
-        struct value *item = call_append(call, list);
-        good = item != NULL && serve_history_row(call, source, &row, item);
+    while (good && reading->budget->stream > 0 && (more = lmdb_next_pending(&walk, &row)) > 0) {
+        good = call_entry_exists(call, reading->source->stream, row.id, &raw, &exists) &&
+               budget_take(call, reading->budget, exists ? &raw : NULL, &fits);
+        if (!good || !fits) {
+            break;
+        }
+        struct value *item = call_append(call, reading->list);
+        good = item != NULL && serve_history_row(call, reading->source, &row, item);
     }
     lmdb_walk_end(&walk);
     return good && call_check(call, more);
@@ -279,36 +301,62 @@ static struct value *reply_key(struct call *call, struct impel_bytes key)
     return items;
 }
 
-static bool serve(struct call *call, const struct read_words *words, const struct source *source)
+/* Is there anything for this key? Finds what is to be claimed, too. */
+static bool look(struct reading *reading, struct read_claims *claims, bool *has)
 {
-    struct lmdb_consumer *consumer = NULL;
-    bool has = source->kind == SOURCE_HISTORY;
+    struct call *call = reading->call;
+    const struct source *source = reading->source;
 
-    if (source->kind == SOURCE_NEW) {
-        has_after(call, source->stream, source->group->last_id, &has);
-    } else if (source->kind == SOURCE_AFTER) {
-        has_after(call, source->stream, source->id, &has);
-    }
-    if (call->status < 0) {
-        return false;
-    }
-    if (words->grouped && !call_consumer(call, source->group, words->consumer, &consumer)) {
-        return false;
-    }
-    if (!has) {
+    switch (source->kind) {
+    case SOURCE_NEW:
+        if (reading->words->claim) {
+            uint64_t most = reading->budget->stream < reading->budget->entries
+                                ? reading->budget->stream
+                                : reading->budget->entries;
+            if (!claims_find(call, source->group, reading->words->min_idle_ms, most, claims)) {
+                return false;
+            }
+        }
+        return has_after(call, source->stream, source->group->last_id, has);
+    case SOURCE_AFTER:
+        return has_after(call, source->stream, source->id, has);
+    default:
+        *has = true;
         return true;
     }
-    struct value *list = reply_key(call, source->key);
-    if (list == NULL) {
+}
+
+static bool serve(struct call *call,
+                  const struct read_words *words,
+                  const struct source *source,
+                  struct read_budget *budget)
+{
+    struct reading reading = {.call = call, .words = words, .source = source, .budget = budget};
+    struct read_claims claims = {.rows = NULL};
+    bool has = false;
+
+    budget->stream = words->count;
+    if (!look(&reading, &claims, &has)) {
+        return false;
+    }
+    if (words->grouped && !call_consumer(call, source->group, words->consumer, &reading.consumer)) {
+        return false;
+    }
+    if ((!has && claims.count == 0) || budget->entries == 0) {
+        return true;
+    }
+    reading.list = reply_key(call, source->key);
+    if (reading.list == NULL) {
         return false;
     }
     switch (source->kind) {
     case SOURCE_NEW:
-        return serve_new(call, words, source, consumer, list);
+        return claims_serve(call, &claims, reading.consumer, budget, reading.list) &&
+               (!has || serve_new(&reading));
     case SOURCE_HISTORY:
-        return serve_history(call, words, source, consumer, list);
+        return serve_history(&reading);
     default:
-        return serve_after(call, words, source, list);
+        return serve_after(&reading);
     }
 }
 
@@ -347,6 +395,12 @@ static void serve_nothing(struct call *call, const struct read_words *words, str
     if (!words->block || call->wait == NULL) {
         return;
     }
+    call->wait->again_ms = INT64_MAX;
+    for (size_t i = 0; words->claim && sources != NULL && i < words->stream_count; i++) {
+        if (!claims_wait(call, sources[i].group, words->min_idle_ms, &call->wait->again_ms)) {
+            return;
+        }
+    }
     if (sources == NULL || freeze_ids(call, words, sources)) {
         call->wait->blocked = true;
         call->wait->block_ms = words->block_ms;
@@ -373,8 +427,9 @@ static void read_streams(struct call *call, bool grouped)
         }
         return;
     }
+    struct read_budget budget = {.entries = words.count_max, .bytes = words.bytes_max};
     for (size_t i = 0; i < words.stream_count; i++) {
-        if (!serve(call, &words, &sources[i])) {
+        if (!serve(call, &words, &sources[i], &budget)) {
             return;
         }
     }

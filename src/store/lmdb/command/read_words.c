@@ -1,7 +1,8 @@
 /* read_words.c -- the scanner of XREAD and XREADGROUP.
  *
- *   XREAD [COUNT n] [BLOCK ms] STREAMS key [key ...] id [id ...]
- *   XREADGROUP GROUP group consumer [COUNT n] [BLOCK ms] [NOACK] STREAMS key [key ...] id [id ...]
+ *   XREAD [COUNT n] [MAXCOUNT n] [MAXSIZE bytes] [BLOCK ms] STREAMS key [key ...] id [id ...]
+ *   XREADGROUP GROUP group consumer [COUNT n] [MAXCOUNT n] [MAXSIZE bytes] [BLOCK ms]
+ *              [CLAIM min-idle] [NOACK] STREAMS key [key ...] id [id ...]
  *
  * One scanner for both, as their errors show: XREAD knows the words of XREADGROUP, and says so. */
 #include "store/lmdb/command/read_words.h"
@@ -30,6 +31,28 @@ static bool read_count(struct call *call, size_t index, struct read_words *words
     }
     words->count = count <= 0 ? UINT64_MAX : (uint64_t)count;
     return true;
+}
+
+/* MAXCOUNT and MAXSIZE. */
+static bool read_limit(struct call *call, size_t index, const char *word, uint64_t *limit)
+{
+    int64_t number;
+
+    if (!call_integer(call, index, &number)) {
+        return false;
+    }
+    *limit = (uint64_t)number;
+    return number > 0 || call_error(call, "ERR %s must be a positive integer", word);
+}
+
+static bool read_claim(struct call *call, size_t index, struct read_words *words)
+{
+    if (!word_integer(call->args[index], &words->min_idle_ms)) {
+        return call_error(call, "ERR min-idle-time is not an integer or out of range");
+    }
+    words->claim = true;
+    return words->min_idle_ms >= 0 ||
+           call_error(call, "ERR min-idle-time must be a positive integer");
 }
 
 static bool error_group_only(struct call *call, const char *word)
@@ -69,6 +92,18 @@ static bool read_option(struct call *call, size_t *index, struct read_words *wor
         *index += 2;
         return read_count(call, at + 1, words);
     }
+    if (call_word_is(call, at, "MAXCOUNT") && left >= 1) {
+        *index += 2;
+        return read_limit(call, at + 1, "MAXCOUNT", &words->count_max);
+    }
+    if (call_word_is(call, at, "MAXSIZE") && left >= 1) {
+        *index += 2;
+        return read_limit(call, at + 1, "MAXSIZE", &words->bytes_max);
+    }
+    if (call_word_is(call, at, "CLAIM") && left >= 1) {
+        *index += 2;
+        return words->grouped ? read_claim(call, at + 1, words) : error_group_only(call, "CLAIM");
+    }
     if (call_word_is(call, at, "GROUP") && left >= 2) {
         *index += 3;
         words->group = call->args[at + 1];
@@ -87,7 +122,7 @@ bool read_words_parse(struct call *call, struct read_words *words, int64_t now_m
 {
     bool group_missing = words->grouped;
 
-    words->count = UINT64_MAX;
+    words->count = words->count_max = words->bytes_max = UINT64_MAX;
     for (size_t i = 1; i < call->arg_count && words->stream_first == 0;) {
         if (call_word_is(call, i, "STREAMS") && i + 1 < call->arg_count) {
             if (!read_streams(call, i + 1, words)) {
@@ -102,6 +137,9 @@ bool read_words_parse(struct call *call, struct read_words *words, int64_t now_m
     }
     if (words->stream_first == 0) {
         return call_error_syntax(call);
+    }
+    if (words->count != UINT64_MAX && words->count_max < words->count) {
+        return call_error(call, "ERR MAXCOUNT must not be less than COUNT");
     }
     return !group_missing || call_error(call, "ERR Missing GROUP option for XREADGROUP");
 }

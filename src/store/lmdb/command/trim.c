@@ -1,6 +1,6 @@
 /* trim.c -- XTRIM, and the trimming words of XADD.
  *
- *   XTRIM key MAXLEN|MINID [=|~] threshold [LIMIT n]
+ *   XTRIM key MAXLEN|MINID [=|~] threshold [LIMIT n] [KEEPREF|DELREF|ACKED]
  *
  * The words are looked at one by one from left to right, and the first bad one decides the error;
  * what depends on several words is checked after the last. */
@@ -55,8 +55,40 @@ static enum trim_word read_limit(struct call *call, struct trim_words *words, si
     return TRIM_WORD_TAKEN;
 }
 
+bool refs_word(const struct call *call, size_t index, enum lmdb_refs *refs)
+{
+    static const char *const names[] = {
+        [LMDB_REFS_KEEP] = "KEEPREF", [LMDB_REFS_DELETE] = "DELREF", [LMDB_REFS_ACKED] = "ACKED"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        if (call_word_is(call, index, names[i])) {
+            *refs = (enum lmdb_refs)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum trim_word read_refs(struct call *call, struct trim_words *words, size_t *index)
+{
+    if (words->refs_given) {
+        call_error_syntax(call);
+        return TRIM_WORD_ERROR;
+    }
+    words->refs_given = true;
+    ++*index;
+    return TRIM_WORD_TAKEN;
+}
+
 enum trim_word trim_word_read(struct call *call, struct trim_words *words, size_t *index)
 {
+    enum lmdb_refs refs;
+
+    if (refs_word(call, *index, &refs)) {
+        enum trim_word taken = read_refs(call, words, index);
+        words->refs = refs;
+        return taken;
+    }
     if (*index + 1 >= call->arg_count) {
         return TRIM_WORD_OTHER;
     }
@@ -109,6 +141,7 @@ bool trim_apply(struct call *call,
                 uint64_t *removed)
 {
     struct lmdb_trim trim = {
+        .refs = words->refs,
         .by_id = words->strategy == TRIM_MINID,
         .length_max = (uint64_t)words->length_max,
         .id_min = words->id_min,

@@ -1,4 +1,5 @@
-/* trim.h -- the words that XADD and XTRIM share: MAXLEN | MINID [= | ~] threshold [LIMIT n]. */
+/* trim.h -- the words that XADD and XTRIM share: MAXLEN | MINID [= | ~] threshold [LIMIT n],
+ * and KEEPREF | DELREF | ACKED, which XDELEX and XACKDEL know too. */
 #ifndef IMPEL_STORE_LMDB_COMMAND_TRIM_H
 #define IMPEL_STORE_LMDB_COMMAND_TRIM_H
 
@@ -19,6 +20,8 @@ struct trim_words {
     struct impel_id id_min; /* MINID */
     bool limit_given;       /* LIMIT 0 is not the same as no LIMIT */
     int64_t limit;          /* at most so many are removed; 0 = no limit */
+    bool refs_given;
+    enum lmdb_refs refs;
 };
 
 /* What an option word turned out to be. */
@@ -28,6 +31,8 @@ enum trim_word {
     TRIM_WORD_ERROR, /* the command is over */
 };
 
+/* True if the word at `index` is KEEPREF, DELREF or ACKED. */
+bool refs_word(const struct call *call, size_t index, enum lmdb_refs *refs);
 /* Looks at the word at `*index`; where it is one of ours, takes it and its values and leaves
  * `*index` behind them. */
 enum trim_word trim_word_read(struct call *call, struct trim_words *words, size_t *index);

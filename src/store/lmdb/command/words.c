@@ -121,9 +121,9 @@ bool call_interval_end(struct call *call, size_t index, struct impel_id *out)
     return true;
 }
 
-struct impel_id *call_ids(struct call *call, size_t first)
+/* The IDs of `count` words from `first` on. */
+static struct impel_id *ids_read(struct call *call, size_t first, size_t count)
 {
-    size_t count = call->arg_count - first;
     struct impel_id *ids = arena_calloc(call->arena, count, sizeof(*ids));
 
     if (ids == NULL) {
@@ -136,4 +136,28 @@ struct impel_id *call_ids(struct call *call, size_t first)
         }
     }
     return ids;
+}
+
+struct impel_id *call_ids(struct call *call, size_t first)
+{
+    return ids_read(call, first, call->arg_count - first);
+}
+
+struct impel_id *
+call_numbered_ids(struct call *call, size_t *index, const struct ids_errors *errors, size_t *count)
+{
+    size_t first = *index + 2;
+    int64_t number = 0;
+
+    if (!word_integer(call->args[first - 1], &number) || number < 1) {
+        call_error(call, "%s", errors->number);
+        return NULL;
+    }
+    if ((uint64_t)number > call->arg_count - first) {
+        call_error(call, "%s", errors->too_few);
+        return NULL;
+    }
+    *count = (size_t)number;
+    *index = first + *count;
+    return ids_read(call, first, *count);
 }

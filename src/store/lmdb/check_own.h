@@ -1,0 +1,64 @@
+/* check_own.h -- what check.c and check_newer.c share. */
+#ifndef IMPEL_STORE_LMDB_CHECK_OWN_H
+#define IMPEL_STORE_LMDB_CHECK_OWN_H
+
+#include "store/lmdb/check.h"
+#include "store/lmdb/txn.h"
+
+/* A stream, group or consumer, and what was counted for it. */
+struct seen {
+    uint64_t number;
+    uint64_t parent;                  /* the stream of a group, the group of a consumer */
+    uint64_t said;                    /* length, pending, pending */
+    uint64_t counted;                 /* entries, pending rows, owned rows */
+    uint64_t children_said, children; /* groups of a stream, consumers of a group */
+    uint64_t nodes_said, nodes;
+    struct impel_id first, last; /* of a stream: as it says */
+    struct disk_node tail;
+    struct impel_id tail_first;
+    unsigned names;             /* how often a name leads to it */
+    bool ordered;               /* a group whose whole PEL is in the order of CLAIM */
+    uint64_t nobodys, in_order; /* of a group: rows that are nobody's, rows of that order */
+};
+
+struct table {
+    struct seen *items;
+    size_t count, room;
+};
+
+struct checking {
+    struct lmdb_txn *txn;
+    struct disk_meta meta;
+    struct table streams, groups, consumers;
+    struct table producers, idmps; /* `idmps`: of each stream that has to do with idempotent adds */
+    uint64_t keys;
+    int64_t expiring; /* keys that expire, less the rows that tell when */
+    lmdb_check_report report;
+    void *user;
+    struct lmdb_check_counts counts;
+    struct impel_error *first; /* the first problem */
+    bool stop;
+    int status; /* of reading itself */
+};
+
+#define NUMBER(N) ((unsigned long long)(N))
+
+void check_problem(struct checking *checking, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* A new one at the end of a table, which is sorted by number; NULL if memory is out. */
+struct seen *check_add(struct checking *checking, struct table *table, uint64_t number);
+struct seen *check_find(const struct table *table, uint64_t number);
+/* What a table says of its members against what was counted. */
+void check_counts_of(struct checking *checking, const struct table *table, const char *kind);
+
+/* ---- check_newer.c ---- */
+
+/* Takes the rows 'P' and 'i' into their tables. */
+void check_newer_object(struct checking *checking, MDB_val key, MDB_val value);
+/* Compares a row of version 2 with what it belongs to. False: it is none. */
+bool check_newer_row(struct checking *checking, MDB_val key, MDB_val value);
+/* After all rows were seen. */
+void check_newer_counts(struct checking *checking);
+
+#endif /* IMPEL_STORE_LMDB_CHECK_OWN_H */
