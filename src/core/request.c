@@ -128,6 +128,7 @@ const char *request_name(enum request_kind kind)
         [REQUEST_GROUP_SET] = "group_set",
         [REQUEST_TRIM] = "trim",
         [REQUEST_TRIM_DONE] = "trim_done",
+        [REQUEST_REPLAY] = "replay",
         [REQUEST_CALL] = "call",
     };
     ASSERT((size_t)kind < ARRAY_SIZE(names));

@@ -63,6 +63,7 @@ enum request_kind {
     REQUEST_GROUP_SET,    /* XGROUP SETID */
     REQUEST_TRIM,         /* XTRIM */
     REQUEST_TRIM_DONE,    /* remove what every group has finished with, judged in the same step */
+    REQUEST_REPLAY,       /* records of a dead-letter stream: put back, or dropped */
     REQUEST_CALL,         /* any one Redis command, for `impel call` */
 };
 
@@ -166,6 +167,48 @@ enum claim_flags {
     CLAIM_LAST = 1,
     /* Park and reap what is due for it (dead-letter stream in `dead_letter`). */
     CLAIM_SETTLE = 2,
+};
+
+/* ---- records that are replayed or dropped ---- */
+
+enum {
+    REPLAY_ITEMS_MAX = 200,
+    AUDIT_LENGTH = 10000,
+};
+
+enum replay_mode {
+    REPLAY_ADD,  /* a copy of the record's own fields is added to `request.stream`, which is created
+                    if it is missing */
+    REPLAY_BACK, /* the original is put back into the PEL of `request.group`: RELEASED_NAME's,
+                    deliveries 0, delivered-at 1, so that any sweep may claim it at once */
+    REPLAY_DROP, /* the record is deleted, and nothing else */
+};
+
+enum replay_result {
+    REPLAY_NONE,    /* not reached */
+    REPLAY_DONE,    /* carried out; the record is gone */
+    REPLAY_MISSING, /* no such record any more: somebody else was first */
+    REPLAY_GONE, /* BACK: the original is not in its stream any more. The record stays, as below */
+    REPLAY_STANDS, /* BACK: the group has the original before it: pending, or not delivered yet */
+    REPLAY_FAILED, /* ADD: the stream refused the copy; `error` says why, `status` is IMPEL_OK */
+};
+
+/* A run of fields. */
+struct replay_run {
+    uint32_t first, count;
+};
+
+/* One record. Its ID and the number of its fields are the fence: a record that has another number
+ * of them is not the one that was looked at, and is REPLAY_MISSING. */
+struct replay_item {
+    struct impel_id id;
+    uint32_t field_count;
+    struct impel_id original_id;   /* BACK */
+    const struct replay_run *runs; /* ADD: which fields are the entry's own, ascending, inside
+                                      field_count */
+    size_t run_count;
+    enum replay_result result; /* out */
+    struct impel_id added;     /* out: ADD: the copy's ID */
 };
 
 /* ---- the request ---- */
@@ -368,6 +411,25 @@ struct request {
             bool more;                 /* out: there may be more to remove: ask again */
             struct impel_id floor;     /* out: the first ID that some group has not finished with */
         } trim_done;
+        /* One atomic step for each item: what it puts back and the record's end, or neither. All that
+         * are carried out together have one line in the audit stream, written in the same step:
+         * the fields given here, then `count` and `records`, the IDs with blanks between. That
+         * stream keeps its last AUDIT_LENGTH lines or some more. BACK needs the group
+         * (IMPEL_ERR_NO_GROUP). A missing dead-letter stream has no records; the dead-letter or
+         * the audit key of another type is IMPEL_ERR_WRONG_TYPE, a dead-letter stream that is
+         * `request.stream` itself IMPEL_ERR_INVALID, except for DROP, which does not look at
+         * `request.stream` and `group`. */
+        struct {
+            enum replay_mode mode;
+            bool alone; /* ADD: refuse (IMPEL_ERR_EXISTS, its name in `error`) where the stream has
+                           another group than `request.group`, which would get the copy too */
+            struct impel_bytes dead_letter;
+            struct impel_bytes audit; /* empty = no audit */
+            const struct impel_field *audit_fields;
+            size_t audit_field_count;
+            struct replay_item *items; /* at most 200, no ID twice, carried out in this order */
+            size_t item_count;
+        } replay;
         struct {
             const struct impel_bytes *args;
             size_t arg_count;

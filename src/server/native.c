@@ -22,6 +22,7 @@ const struct native native_table[] = {
     {"impel.drop", 2, true, native_parse_drop, native_answer_leave, REQUEST_DROP},
     {"impel.read", 2, true, native_parse_read, native_answer_read, REQUEST_READ},
     {"impel.pending", 5, false, native_parse_pending, native_answer_pending, REQUEST_PENDING},
+    {"impel.replay", 4, true, native_parse_replay, native_answer_replay, REQUEST_REPLAY},
     {"impel.info", 0, false, native_parse_info, native_answer_info, REQUEST_INFO},
     {"impel.trim", 3, true, native_parse_trim, native_answer_trim, REQUEST_TRIM_DONE},
     {.name = NULL},
@@ -62,6 +63,9 @@ parse_common(struct request *request, const struct impel_bytes *args, size_t arg
         request->items.dead_letter = args[4];
     } else if (keys == 3 && request->kind == REQUEST_CLAIM_FROM) {
         request->claim_from.dead_letter = args[4];
+    } else if (keys == 4 && request->kind == REQUEST_REPLAY) {
+        request->replay.dead_letter = args[4];
+        request->replay.audit = args[5];
     }
     return native_token(words[2], &request->token) &&
                    native_number(words[3], &request->dead_after_ms)
@@ -133,6 +137,7 @@ static void answer_error(struct engine *engine, const struct request *request, i
                        : rc == IMPEL_ERR_REPLACED   ? "REPLACED"
                        : rc == IMPEL_ERR_FENCED     ? "FENCED"
                        : rc == IMPEL_ERR_FULL       ? "OOM"
+                       : rc == IMPEL_ERR_EXISTS     ? "OTHERS"
                                                     : "ERR";
     char text[sizeof(request->error.text) + 16];
 

@@ -38,6 +38,11 @@ bool native_answer_release(const struct request *request, struct value *out, str
 bool native_parse_park(struct request *request, const struct impel_bytes *words, size_t count);
 bool native_answer_park(const struct request *request, struct value *out, struct arena *arena);
 
+/* ---- native_replay.c ---- */
+
+bool native_parse_replay(struct request *request, const struct impel_bytes *words, size_t count);
+bool native_answer_replay(const struct request *request, struct value *out, struct arena *arena);
+
 /* ---- native_worker.c ---- */
 
 bool native_parse_beat(struct request *request, const struct impel_bytes *words, size_t count);

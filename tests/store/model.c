@@ -118,6 +118,8 @@ static int apply(struct model *model, struct request *request)
         return model_trim(model, request);
     case REQUEST_TRIM_DONE:
         return model_trim_done(model, request);
+    case REQUEST_REPLAY:
+        return model_replay(model, request);
     default:
         return model_call(model, request);
     }

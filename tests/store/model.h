@@ -23,10 +23,11 @@ enum model_what {
     MODEL_RELEASED,
     MODEL_ACKED,
     MODEL_PARKED,
-    MODEL_REAPED,  /* the row was taken away because the entry is gone */
-    MODEL_DROPPED, /* a consumer was deleted; `owner` is its name */
-    MODEL_BEAT,    /* a beat of `owner` was written */
-    MODEL_LEFT,    /* a worker's row was taken away */
+    MODEL_REAPED,   /* the row was taken away because the entry is gone */
+    MODEL_DROPPED,  /* a consumer was deleted; `owner` is its name */
+    MODEL_BEAT,     /* a beat of `owner` was written */
+    MODEL_LEFT,     /* a worker's row was taken away */
+    MODEL_PUT_BACK, /* REPLAY made a pending row; `owner`, `deliveries` are the new row's */
 };
 
 struct model_note {
@@ -114,6 +115,7 @@ int model_info(struct model *model, struct request *request);
 int model_group_set(struct model *model, struct request *request);
 int model_trim(struct model *model, struct request *request);
 int model_trim_done(struct model *model, struct request *request);
+int model_replay(struct model *model, struct request *request);
 int model_call(struct model *model, struct request *request);
 
 /* Takes the caller's beat; the result in `*result`. */

@@ -116,6 +116,7 @@ int exec_request(struct exec *exec, struct request *request)
         [REQUEST_GROUP_SET] = exec_group_set,
         [REQUEST_TRIM] = exec_trim,
         [REQUEST_TRIM_DONE] = exec_trim_done,
+        [REQUEST_REPLAY] = exec_replay,
         [REQUEST_CALL] = exec_call,
     };
 
@@ -166,6 +167,11 @@ void exec_reset(struct request *request)
         break;
     case REQUEST_ACK:
         reset_items(request->ack.items, request->ack.item_count);
+        break;
+    case REQUEST_REPLAY:
+        for (size_t i = 0; i < request->replay.item_count; i++) {
+            request->replay.items[i].result = REPLAY_NONE;
+        }
         break;
     case REQUEST_RANGE:
         for (size_t i = 0; i < request->range.entry_count; i++) {

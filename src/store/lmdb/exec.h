@@ -82,6 +82,7 @@ int exec_beat(struct exec *exec, struct request *request);
 int exec_look(struct exec *exec, struct request *request);
 int exec_leave(struct exec *exec, struct request *request);
 int exec_drop(struct exec *exec, struct request *request);
+int exec_replay(struct exec *exec, struct request *request);
 
 /* A beat of a known row, without the lock, in a read transaction: 1 = done, 0 = take the lock, or
  * the request's failure. */

@@ -63,6 +63,7 @@ static void cmd_token(struct op *op)
 void cmd_script(struct op *op, enum script_name script, struct impel_bytes dead_letter)
 {
     const struct request *request = op->request;
+    bool replays = script == SCRIPT_REPLAY;
     bool buries = script == SCRIPT_CLAIM || script == SCRIPT_PARK || script == SCRIPT_SETTLE;
 
     cmd_begin(op);
@@ -84,12 +85,16 @@ void cmd_script(struct op *op, enum script_name script, struct impel_bytes dead_
             cmd_bytes(op, request->read.streams[index]);
         }
     } else {
-        cmd_number(op, buries ? 3 : 2);
+        cmd_number(op, replays ? 4 : buries ? 3 : 2);
         cmd_bytes(op, request->stream);
         cmd_bytes(op, table_key(op, request->stream));
-        if (buries) {
+        if (buries || replays) {
             /* A walk that settles nothing needs a key in its place, of the same slot. */
             cmd_bytes(op, dead_letter.size > 0 ? dead_letter : request->stream);
+        }
+        if (replays) {
+            struct impel_bytes audit = request->replay.audit;
+            cmd_bytes(op, audit.size > 0 ? audit : dead_letter);
         }
     }
     cmd_bytes(op, request->group);
@@ -175,6 +180,7 @@ static const struct {
     {"WRONGTYPE ", IMPEL_ERR_WRONG_TYPE},
     {"BUSYGROUP ", IMPEL_ERR_EXISTS},
     {"BUSYKEY ", IMPEL_ERR_EXISTS},
+    {"OTHERS ", IMPEL_ERR_EXISTS},
     {"FENCED ", IMPEL_ERR_FENCED},
     {"REPLACED ", IMPEL_ERR_REPLACED},
     {"OOM ", IMPEL_ERR_FULL},

@@ -195,6 +195,7 @@ extern const struct op_kind op_beat, op_look, op_leave, op_drop; /* table.c */
 extern const struct op_kind op_claim;                            /* claim.c */
 extern const struct op_kind op_take, op_renew, op_release;       /* items.c */
 extern const struct op_kind op_park;                             /* park.c */
+extern const struct op_kind op_replay;                           /* replay.c */
 
 /* Kinds that a request begins with; NULL for one that this store does not know. */
 const struct op_kind *op_kind_of(const struct request *request);

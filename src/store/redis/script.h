@@ -18,6 +18,7 @@ enum script_name {
     SCRIPT_READ,
     SCRIPT_RELEASE,
     SCRIPT_RENEW,
+    SCRIPT_REPLAY,
     SCRIPT_SETTLE,
     SCRIPT_TAKE,
     SCRIPT_TRIM,

@@ -350,6 +350,7 @@ const struct op_kind *op_kind_of(const struct request *request)
         [REQUEST_GROUP_SET] = &op_group,
         [REQUEST_TRIM] = &op_trim,
         [REQUEST_TRIM_DONE] = &op_trim_done,
+        [REQUEST_REPLAY] = &op_replay,
         [REQUEST_CALL] = &op_call,
     };
 
