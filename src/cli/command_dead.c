@@ -1,169 +1,206 @@
-/* command_dead.c -- impel dead list: what was parked, and why. */
-#include "base/json.h"
+/* command_dead.c -- impel dead: which of its subcommands, and what each may be told. */
 #include "cli/command.h"
 #include "cli/console.h"
-#include "cli/dead_record.h"
-#include "cli/pages.h"
+#include "cli/dead.h"
 
+#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-struct listing {
-    const struct options *options;
-    struct buf line;
-    uint64_t shown;
-    bool skipped; /* an entry that is no record was seen */
+enum {
+    MOVES = 1,   /* takes what says how records leave */
+    REPLAYS = 2, /* and where to */
+    WANTS_IDS = 4,
+    ORDERED = 8, /* always oldest first */
 };
 
-static void json_member(struct buf *line, const char *name, struct impel_bytes value)
+struct subcommand {
+    const char *name;
+    unsigned flags;
+    int (*run)(struct dead *dead, struct impel_error *err);
+};
+
+static const struct subcommand subcommands[] = {
+    {"list", 0, dead_list},
+    {"show", WANTS_IDS, dead_show},
+    {"stats", ORDERED, dead_stats},
+    {"replay", MOVES | REPLAYS | ORDERED, dead_replay},
+    {"drop", MOVES | ORDERED, dead_drop},
+};
+
+static const struct subcommand *find(const struct options *options, struct impel_error *err)
 {
-    buf_appendf(line, ",\"%s\":", name);
-    json_value(line, value);
+    char word[64];
+
+    if (options->words.count == 0) {
+        error_set(err, IMPEL_ERR_INVALID,
+                  "what to do? one of: list, show, stats, replay, drop ('impel help dead')");
+        return NULL;
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(subcommands); i++) {
+        if (strcmp(subcommands[i].name, options->words.texts[0]) == 0) {
+            return &subcommands[i];
+        }
+    }
+    error_set(err, IMPEL_ERR_INVALID,
+              "'impel dead' knows list, show, stats, replay, drop, not '%s'",
+              bytes_quote(bytes_of(options->words.texts[0]), word, sizeof(word)));
+    return NULL;
 }
 
-static void json_number(struct buf *line, const char *name, int64_t number)
+/* Options that only some of them take, and options that exclude each other. */
+static int
+check(const struct options *options, const struct subcommand *subcommand, struct impel_error *err)
 {
-    if (number < 0) {
-        buf_appendf(line, ",\"%s\":null", name);
-    } else {
-        buf_appendf(line, ",\"%s\":%lld", name, (long long)number);
+    static const struct {
+        const char *name;
+        unsigned flag;
+        const char *whose;
+    } owned[] = {
+        {"dry-run", MOVES, "replay and drop"}, {"rate", MOVES, "replay and drop"},
+        {"audit", MOVES, "replay and drop"},   {"to", REPLAYS, "replay"},
+        {"in-place", REPLAYS, "replay"},       {"all-groups", REPLAYS, "replay"},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(owned); i++) {
+        if ((subcommand->flags & owned[i].flag) == 0 && option_given(options, owned[i].name)) {
+            return error_set(err, IMPEL_ERR_INVALID, "'--%s' belongs to 'impel dead' %s, not to %s",
+                             owned[i].name, owned[i].whose, subcommand->name);
+        }
     }
+    if (options->all && strcmp(subcommand->name, "drop") != 0) {
+        return error_set(err, IMPEL_ERR_INVALID, "'--all' belongs to 'impel dead' drop, not to %s",
+                         subcommand->name);
+    }
+    if (options->reverse && (subcommand->flags & ORDERED) != 0) {
+        return error_set(err, IMPEL_ERR_INVALID,
+                         "'impel dead' %s goes from the oldest on: no "
+                         "--reverse",
+                         subcommand->name);
+    }
+    if (options->in_place + options->all_groups + (options->to != NULL) > 1) {
+        return error_set(err, IMPEL_ERR_INVALID,
+                         "only one of --in-place, --to and --all-groups can be meant");
+    }
+    if ((subcommand->flags & WANTS_IDS) != 0 && options->words.count == 1) {
+        return error_set(err, IMPEL_ERR_INVALID,
+                         "which records? IDs are needed ('impel dead list' shows them)");
+    }
+    return IMPEL_OK;
 }
 
-static void
-write_json(struct buf *line, struct impel_bytes stream, const struct dead_record *record)
-{
-    char id[ID_TEXT_SIZE];
+/* ---- which records ---- */
 
-    buf_appendf(line, "{\"id\":\"%s\"", id_format(record->id, id));
-    json_member(line, "stream", stream);
-    json_member(line, "original_id", record->original_id);
-    json_member(line, "original_stream", record->original_stream);
-    json_member(line, "original_group", record->original_group);
-    json_member(line, "consumer", record->consumer);
-    json_number(line, "deliveries", record->deliveries);
-    json_member(line, "reason", record->reason);
-    json_member(line, "error", record->error);
-    json_number(line, "last_active_ms", record->last_active_ms);
-    json_number(line, "parked_ms", record->parked_ms);
-    buf_append_text(line, ",\"fields\":");
-    json_fields(line, record->fields, record->field_count);
-    buf_append_text(line, "}\n");
+static int compare_ids(const void *a, const void *b)
+{
+    return id_compare(*(const struct impel_id *)a, *(const struct impel_id *)b);
 }
 
-static void write_time(struct buf *line, int64_t unix_ms)
+static int read_ids(struct dead *dead, struct impel_error *err)
 {
-    time_t seconds = (time_t)(unix_ms / 1000);
-    struct tm broken;
-    char text[32] = "-";
+    const struct text_list *words = &dead->options->words;
+    char word[64];
+    size_t count = 0;
 
-    if (unix_ms >= 0 && localtime_r(&seconds, &broken) != NULL) {
-        strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &broken);
+    dead->ids = arena_calloc(&dead->options->arena, words->count, sizeof(*dead->ids));
+    if (dead->ids == NULL) {
+        return error_set(err, IMPEL_ERR_NOMEM, "out of memory");
     }
-    buf_appendf(line, "%-19s", text);
+    for (size_t i = 1; i < words->count; i++) {
+        if (id_parse(bytes_of(words->texts[i]), 0, &dead->ids[i - 1]) < 0) {
+            return error_set(err, IMPEL_ERR_INVALID,
+                             "'%s' is no ID of a record: two numbers with a dash, like "
+                             "1700000000000-0",
+                             bytes_quote(bytes_of(words->texts[i]), word, sizeof(word)));
+        }
+    }
+    qsort(dead->ids, words->count - 1, sizeof(*dead->ids), compare_ids);
+    for (size_t i = 0; i + 1 < words->count; i++) {
+        if (count == 0 || !id_equal(dead->ids[count - 1], dead->ids[i])) {
+            dead->ids[count++] = dead->ids[i];
+        }
+    }
+    dead->id_count = count;
+    return IMPEL_OK;
 }
 
-static void write_row(struct listing *listing, const struct dead_record *record)
+static int read_matches(struct dead *dead, struct impel_error *err)
 {
-    char original[48], reason[32], consumer[32], error[160];
-    struct buf *line = &listing->line;
+    const struct text_list *fields = &dead->options->fields;
+    char word[100];
 
-    if (listing->shown == 0) {
-        buf_appendf(line, "%s%-19s  %-20s  %-14s  %5s  %-16s  %s%s\n", console_style(1, STYLE_BOLD),
-                    "PARKED", "ENTRY", "REASON", "TRIES", "CONSUMER", "ERROR",
-                    console_style(1, STYLE_END));
+    dead->matches = arena_calloc(&dead->options->arena, fields->count + 1, sizeof(*dead->matches));
+    if (dead->matches == NULL) {
+        return error_set(err, IMPEL_ERR_NOMEM, "out of memory");
     }
-    write_time(line, record->parked_ms);
-    buf_appendf(line, "  %-20s  %-14s  %5lld  %-16s  %s\n",
-                bytes_quote(record->original_id, original, sizeof(original)),
-                bytes_quote(record->reason, reason, sizeof(reason)), (long long)record->deliveries,
-                bytes_quote(record->consumer, consumer, sizeof(consumer)),
-                bytes_quote(record->error, error, sizeof(error)));
+    for (size_t i = 0; i < fields->count; i++) {
+        const char *equals = strchr(fields->texts[i], '=');
+        if (equals == NULL) {
+            return error_set(err, IMPEL_ERR_INVALID,
+                             "bad value \"%s\" for '--field': it is NAME=PATTERN, like city=Par*",
+                             bytes_quote(bytes_of(fields->texts[i]), word, sizeof(word)));
+        }
+        dead->matches[i] = (struct dead_match){
+            .name = {fields->texts[i], (size_t)(equals - fields->texts[i])},
+            .pattern = bytes_of(equals + 1),
+        };
+    }
+    dead->match_count = fields->count;
+    return IMPEL_OK;
 }
 
-static bool wanted(const struct options *options, const struct dead_record *record)
+/* ---- where ---- */
+
+static int read_places(struct dead *dead, struct impel_error *err)
 {
-    if (options->reason != NULL && !bytes_equal(record->reason, bytes_of(options->reason))) {
-        return false;
-    }
-    return options->group == NULL || bytes_equal(record->original_group, bytes_of(options->group));
-}
+    struct options *options = dead->options;
+    struct buf name;
+    int rc = IMPEL_OK;
 
-static int show_record(void *user, struct impel_bytes stream, const struct entry *entry)
-{
-    struct listing *listing = user;
-    struct dead_record record;
-
-    if (!dead_record_parse(entry, &record)) {
-        listing->skipped = true;
-        return 1;
+    if (options->dead_letter == NULL || options->streams.count > 0) {
+        rc = command_one_stream(options, &dead->stream, err);
     }
-    if (!wanted(listing->options, &record)) {
-        return 1;
-    }
-    buf_clear(&listing->line);
-    if (listing->options->json) {
-        write_json(&listing->line, stream, &record);
-    } else {
-        write_row(listing, &record);
-    }
-    if (!listing->line.failed) {
-        console_out(buf_bytes(&listing->line));
-        listing->shown++;
-    }
-    return buf_status(&listing->line);
-}
-
-static int list(struct options *options, struct impel_bytes stream, struct impel_error *err)
-{
-    struct listing listing = {.options = options};
-    struct store *store = NULL;
-    int rc;
-
-    rc = session_open_existing(options, &store, err);
     if (rc < 0) {
         return rc;
     }
-    buf_init(&listing.line, SIZE_MAX / 4);
-    struct pages pages = {
-        .store = store,
-        .stream = stream,
-        .start = options->start,
-        .end = id_is_zero(options->end) ? ID_MAX : options->end,
-        .count = (uint64_t)options->count,
-        .reverse = options->reverse,
-        .entry = show_record,
-        .user = &listing,
-    };
-    rc = pages_walk(&pages, err);
-    if (rc >= 0 && listing.skipped) {
-        console_note("some entries of this stream are no records of Impel's and are not shown");
+    if (!options_dead_letter(options, &options->arena, dead->stream, &dead->dead_letter)) {
+        return error_set(err, IMPEL_ERR_NOMEM, "out of memory");
     }
-    if (rc >= 0 && listing.shown == 0 && !options->json) {
-        console_note("nothing is parked here");
+    if (options->audit != NULL) {
+        dead->audit = bytes_of(options->audit);
+        return IMPEL_OK;
     }
-    buf_release(&listing.line);
-    store_close(store);
+    buf_init(&name, SIZE_MAX / 4);
+    buf_append_bytes(&name, dead->dead_letter);
+    buf_append_text(&name, ":audit");
+    rc = buf_status(&name);
+    if (rc < 0 || !arena_copy(&options->arena, buf_bytes(&name), &dead->audit)) {
+        rc = error_set(err, IMPEL_ERR_NOMEM, "out of memory");
+    }
+    buf_release(&name);
     return rc;
 }
 
 int command_dead(struct options *options, struct impel_error *err)
 {
-    struct impel_bytes stream = {0}, dead_letter;
-    int rc = IMPEL_OK;
+    struct dead dead = {.options = options};
+    const struct subcommand *subcommand = find(options, err);
+    int rc = subcommand == NULL ? IMPEL_ERR_INVALID : check(options, subcommand, err);
 
-    if (options->words.count == 0 || strcmp(options->words.texts[0], "list") != 0) {
-        return error_set(err, IMPEL_ERR_INVALID, "what to do? 'impel dead list' lists the records");
-    }
-    if (options->dead_letter == NULL) {
-        rc = command_one_stream(options, &stream, err);
-    }
+    rc = rc < 0 ? rc : read_ids(&dead, err);
+    rc = rc < 0 ? rc : read_matches(&dead, err);
+    rc = rc < 0 ? rc : read_places(&dead, err);
     if (rc < 0) {
         return rc;
     }
-    if (!options_dead_letter(options, &options->arena, stream, &dead_letter)) {
-        return error_set(err, IMPEL_ERR_NOMEM, "out of memory");
+    dead.limit = (uint64_t)(options->limit > 0 ? options->limit : options->count);
+    if (subcommand->run == dead_drop && !options->all && !options->dry_run &&
+        !dead_selects(&dead)) {
+        return error_set(err, IMPEL_ERR_INVALID,
+                         "which records are to be dropped? Name IDs, filters, or --all");
     }
-    rc = list(options, dead_letter, err);
-    return rc < 0 ? rc : EXIT_DONE;
+    rc = session_open_existing(options, &dead.store, err);
+    rc = rc < 0 ? rc : dead_look(&dead, err);
+    rc = rc < 0 ? rc : subcommand->run(&dead, err);
+    store_close(dead.store);
+    return rc;
 }

@@ -117,15 +117,34 @@ const struct command command_table[] = {
     {
         .name = "dead",
         .bit = COMMAND_DEAD,
-        .words = "list",
-        .summary = "list parked entries",
+        .words = "list|show|stats|replay|drop [ID...]",
+        .summary = "look at parked entries, put them back, or drop them",
         .text =
-            "Lists the records of a dead-letter stream: which entry it was, why it was parked, "
-            "when, after how many deliveries, and the handler's last words. With --json each line "
-            "is an object with all of it, the entry's own fields included.",
+            "list shows the records of a dead-letter stream, a line each: which entry it was, why "
+            "it was parked, when, after how many deliveries, and the handler's last words. show "
+            "prints records in full. stats counts them by reason, stream and group. IDs are those "
+            "of the records. With --json each line is an object, the entry's own fields included.\n\n"
+            "replay gives entries back to be worked on, oldest first, as attempt 1 and byte for "
+            "byte: by default as new entries at the end of their stream, which is refused (exit "
+            "code 2) where the stream has other groups, since these would get them too; with "
+            "--in-place to their own group only, under their old IDs; with --to in another stream. "
+            "drop deletes records; it wants to know which, or --all.\n\n"
+            "Each record leaves the dead-letter stream in the same atomic step that puts its entry "
+            "back, so none is ever replayed twice, by whomever and however often the command is "
+            "killed: start it again and it goes on. What is parked while it runs is left alone. A "
+            "line of who did what is left in the audit stream (impel read --stream "
+            "orders:dead:audit), which keeps the last 10,000.\n\n"
+            "Records that other tools wrote are understood if they have a field original_id or "
+            "reason. Where such a record does not name its stream or group, --stream and --group "
+            "do. The exit code is 1 if records were meant that could not be replayed.",
         .examples = "impel dead list --stream orders\n"
-                    "impel dead list --stream orders --reason rejected --json\n",
-        .words_max = 1,
+                    "impel dead list --stream orders --reason rejected --json\n"
+                    "impel dead show --stream orders 1700000000000-0\n"
+                    "impel dead replay --stream orders --newer-than 1h --field 'city=Par*' "
+                    "--dry-run\n"
+                    "impel dead replay --stream orders --in-place --rate 100/s\n"
+                    "impel dead drop --stream orders --older-than 30d\n",
+        .words_max = -1,
         .run = command_dead,
     },
     {

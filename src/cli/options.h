@@ -118,6 +118,18 @@ struct options {
 
     bool json;
     const char *reason;
+    struct text_list fields; /* NAME=PATTERN */
+    int64_t older_than_ms;
+    int64_t newer_than_ms;
+    int64_t limit;
+    const char *to;
+    bool in_place;
+    bool all_groups;
+    bool all;
+    bool dry_run;
+    const char *rate;
+    struct text_list strip;
+    const char *audit;
 
     int64_t workers;
     int64_t entries;

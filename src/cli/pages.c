@@ -62,7 +62,7 @@ int pages_walk(struct pages *pages, struct impel_error *err)
             page->range.start = pages->start;
             page->range.end = pages->end;
             page->range.reverse = pages->reverse;
-            page->range.count = left < size ? (uint32_t)left : size;
+            page->range.count = left < size && !pages->filtered ? (uint32_t)left : size;
         }
         rc = session_ask(pages->store, page, err);
         if (rc >= 0) {

@@ -16,6 +16,7 @@ struct pages {
     struct impel_id start, end; /* inclusive */
     uint64_t count;             /* at most this many; 0 = all */
     bool reverse;
+    bool filtered; /* most entries may not count: pages stay large even where little is left */
     /* Gets each entry; a negative status ends the walk. A positive one means that the entry does
      * not count. */
     int (*entry)(void *user, struct impel_bytes stream, const struct entry *entry);

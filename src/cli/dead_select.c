@@ -1,0 +1,186 @@
+/* dead_select.c -- which records are meant, and walking through them. */
+#include "cli/console.h"
+#include "cli/dead.h"
+#include "cli/pages.h"
+
+#include <string.h>
+
+/* ---- which ---- */
+
+bool dead_glob(struct impel_bytes pattern, struct impel_bytes text)
+{
+    const char *p = pattern.data, *t = text.data;
+    size_t at = 0, in = 0, star = SIZE_MAX, star_in = 0;
+
+    while (in < text.size) {
+        if (at < pattern.size && p[at] == '*') {
+            star = at++;
+            star_in = in;
+        } else if (at < pattern.size && (p[at] == '?' || p[at] == t[in])) {
+            at++;
+            in++;
+        } else if (star != SIZE_MAX) {
+            /* The star takes one byte more. */
+            at = star + 1;
+            in = ++star_in;
+        } else {
+            return false;
+        }
+    }
+    while (at < pattern.size && p[at] == '*') {
+        at++;
+    }
+    return at == pattern.size;
+}
+
+static bool has_field(const struct dead_record *record, const struct dead_match *match)
+{
+    for (size_t i = 0; i < record->field_count; i++) {
+        if (bytes_equal(record->fields[i].name, match->name) &&
+            dead_glob(match->pattern, record->fields[i].value)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A record that does not say where it came from may be from anywhere. */
+static bool from(struct impel_bytes said, struct impel_bytes wanted)
+{
+    return said.size == 0 || wanted.size == 0 || bytes_equal(said, wanted);
+}
+
+static bool is_meant(const struct dead *dead, const struct dead_record *record)
+{
+    const struct options *options = dead->options;
+    int64_t age_ms = sub_saturating(dead->now_ms, record->parked_ms);
+
+    if (options->reason != NULL && !bytes_equal(record->reason, bytes_of(options->reason))) {
+        return false;
+    }
+    if (!from(record->original_group,
+              options->group == NULL ? (struct impel_bytes){0} : bytes_of(options->group)) ||
+        !from(record->original_stream, dead->stream)) {
+        return false;
+    }
+    if ((options->older_than_ms > 0 && age_ms < options->older_than_ms) ||
+        (options->newer_than_ms > 0 && age_ms >= options->newer_than_ms)) {
+        return false;
+    }
+    for (size_t i = 0; i < dead->match_count; i++) {
+        if (!has_field(record, &dead->matches[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool dead_selects(const struct dead *dead)
+{
+    const struct options *options = dead->options;
+
+    return dead->id_count > 0 || dead->match_count > 0 || options->reason != NULL ||
+           options->group != NULL || options->older_than_ms > 0 || options->newer_than_ms > 0 ||
+           !id_is_zero(options->start) || !id_is_zero(options->end);
+}
+
+/* ---- the walk ---- */
+
+struct walking {
+    const struct dead *dead;
+    dead_record_fn *record;
+    void *user;
+    uint64_t *seen;
+    uint64_t met; /* entries of this walk, records or not */
+    bool skipped; /* an entry that is no record was seen */
+    struct impel_error *err;
+    struct impel_error failure; /* what the record's function said */
+};
+
+static int pass(void *user, struct impel_bytes stream, const struct entry *entry)
+{
+    struct walking *walking = user;
+    struct dead_record record;
+
+    (void)stream;
+    walking->met++;
+    if (walking->seen != NULL) {
+        ++*walking->seen;
+    }
+    if (!dead_record_parse(entry, &record)) {
+        walking->skipped = true;
+        return 1;
+    }
+    if (!is_meant(walking->dead, &record)) {
+        return 1;
+    }
+    int rc = walking->record(walking->user, &record, &walking->failure);
+    return rc < 0 ? rc : 0;
+}
+
+static int
+walk_range(struct walking *walking, struct impel_id start, struct impel_id end, uint64_t count)
+{
+    struct pages pages = {
+        .store = walking->dead->store,
+        .stream = walking->dead->dead_letter,
+        .start = start,
+        .end = end,
+        .count = count,
+        .filtered = true,
+        .reverse = walking->dead->options->reverse,
+        .entry = pass,
+        .user = walking,
+    };
+    int rc = pages_walk(&pages, walking->err);
+
+    if (rc < 0 && walking->failure.status < 0) {
+        *walking->err = walking->failure;
+    }
+    return rc;
+}
+
+int dead_look(struct dead *dead, struct impel_error *err)
+{
+    struct request *info =
+        session_request(REQUEST_INFO, dead->dead_letter, (struct impel_bytes){0});
+    int rc = session_ask(dead->store, info, err);
+
+    if (rc >= 0) {
+        dead->exists = info->info.exists;
+        dead->length = info->info.exists ? info->info.length : 0;
+        dead->last_id = info->info.exists ? info->info.last_id : ID_MIN;
+        dead->now_ms = info->store_now_ms;
+    }
+    request_free(info);
+    return rc;
+}
+
+int dead_walk(
+    struct dead *dead, dead_record_fn *record, void *user, uint64_t *seen, struct impel_error *err)
+{
+    struct walking walking = {
+        .dead = dead, .record = record, .user = user, .seen = seen, .err = err};
+    struct impel_id end = id_is_zero(dead->options->end) ? ID_MAX : dead->options->end;
+    char id[ID_TEXT_SIZE], name[100];
+    int rc = IMPEL_OK;
+
+    end = id_compare(end, dead->last_id) > 0 ? dead->last_id : end;
+    if (dead->id_count == 0 && dead->exists) {
+        rc = walk_range(&walking, dead->options->start, end, dead->limit);
+    }
+    for (size_t i = 0; rc >= 0 && i < dead->id_count; i++) {
+        walking.met = 0;
+        rc = walk_range(&walking, dead->ids[i], dead->ids[i], 1);
+        if (rc >= 0 && walking.met == 0) {
+            rc = error_set(err, IMPEL_ERR_NOT_FOUND, "there is no record %s in '%s'",
+                           id_format(dead->ids[i], id),
+                           bytes_quote(dead->dead_letter, name, sizeof(name)));
+        }
+    }
+    if (rc >= 0 && walking.skipped) {
+        console_note(
+            "some entries of this stream are no records of dead letters and were passed over");
+    }
+    return rc;
+}
