@@ -126,7 +126,6 @@ struct options {
     bool in_place;
     bool all_groups;
     bool all;
-    bool dry_run;
     const char *rate;
     struct text_list strip;
     const char *audit;

@@ -154,9 +154,6 @@ const struct option_spec option_table[] = {
     {"all", NULL, NULL, NULL, NULL,
      "Drop everything: needed where nothing else says which records.",
      OPTION_FLAG, COMMAND_DEAD, 0, 0, AT(all), true},
-    {"dry-run", NULL, NULL, NULL, NULL,
-     "Show what would be done, and do nothing.",
-     OPTION_FLAG, COMMAND_DEAD, 0, 0, AT(dry_run), true},
     {"rate", "N/s", NULL, NULL, NULL,
      "Replay at most so many records a second (or N/m a minute, N/h an hour).",
      OPTION_TEXT, COMMAND_DEAD, 1, 0, AT(rate), true},
@@ -196,7 +193,7 @@ const struct option_spec option_table[] = {
      OPTION_DURATION, COMMAND_TRIM, 0, 0, AT(stalled_after_ms), false},
     {"dry-run", NULL, NULL, NULL, NULL,
      "Only show what would be done.",
-     OPTION_FLAG, COMMAND_TRIM, 0, 0, AT(dry_run), true},
+     OPTION_FLAG, COMMAND_TRIM | COMMAND_DEAD, 0, 0, AT(dry_run), true},
 
     {"runs", "N", "5", NULL, NULL,
      "How often each side is measured; the medians are compared.",
