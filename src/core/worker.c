@@ -353,6 +353,9 @@ void worker_done(struct worker *w, struct request *request, int64_t now_ms)
         } else if (s != NULL && status == IMPEL_ERR_FENCED) {
             stream_fenced(s, flight);
         }
+        if (s != NULL) {
+            drain_note_status(s, request);
+        }
     }
     dispatch(w, flight);
     flight_free(w, flight);
@@ -396,6 +399,7 @@ void worker_outcome(struct worker *w,
     }
     average_note(w, w->now_ms - run->started_ms);
     if (hold == NULL) {
+        ASSERT(w->running_lost > 0);
         w->running_lost--;
         if (run->lost && !run->forget && outcome == OUTCOME_DONE && !w->options.strict &&
             !w->ended && !w->replaced) {

@@ -3,8 +3,14 @@
  * Order matters. What was not started is released at once, so that others need not wait for our
  * grace. The read that is out is ended, not abandoned: what it still brings is released like the
  * rest. Then, stream by stream: all that the store says is ours is released by name; beats end and
- * the last one lands, since a beat after leaving would bring the row back; the row is taken away. */
+ * the last one lands, since a beat after leaving would bring the row back; the row is taken away.
+ *
+ * A full store may refuse all that, and waiting would not make room: once nothing runs any more the
+ * worker ends, as if it had been killed. What it held stays pending under its name until it counts
+ * as dead, which is no worse for anybody than a worker that hangs. */
 #include "core/worker_state.h"
+
+#include <stdio.h>
 
 enum {
     LEAVE_TRIES_MAX = 5,
@@ -92,6 +98,52 @@ static bool all_left(const struct worker *w)
     return true;
 }
 
+void drain_note_status(struct stream *s, const struct request *request)
+{
+    switch (request->kind) {
+    case REQUEST_ACK:
+    case REQUEST_PARK:
+    case REQUEST_RELEASE:
+    case REQUEST_LEAVE:
+        s->refused = request->status == IMPEL_ERR_FULL;
+        break;
+    case REQUEST_BEAT: /* without it a fenced stream asks for none of these */
+        s->refused = s->refused || (s->fenced && request->status == IMPEL_ERR_FULL);
+        break;
+    default:
+        break;
+    }
+}
+
+/* Nothing more can be given back. Streams whose requests are out are waited for. */
+static bool all_refused(const struct worker *w)
+{
+    for (size_t i = 0; i < w->stream_count; i++) {
+        const struct stream *s = &w->streams[i];
+        bool out = s->acking || s->parking || s->releasing || s->stepping;
+        if (s->phase != STREAM_LEFT && (!s->refused || out)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void end_full(struct worker *w)
+{
+    char text[160];
+    size_t held = 0;
+
+    for (size_t i = 0; i < w->stream_count; i++) {
+        held += w->streams[i].held_count;
+    }
+    snprintf(
+        text, sizeof(text),
+        "the store is full, so nothing can be given back: %zu stay pending under this name, and "
+        "are taken over once it counts as dead",
+        held);
+    worker_fail(w, IMPEL_ERR_FULL, text);
+}
+
 void drain_step(struct worker *w)
 {
     int64_t abandon_ms = add_saturating(w->grace_until_ms, STOP_MARGIN_MS);
@@ -112,6 +164,8 @@ void drain_step(struct worker *w)
     }
     if (handlers_over && all_left(w)) {
         worker_end(w, w->drain_code);
+    } else if (handlers_over && all_refused(w)) {
+        end_full(w);
     } else if (w->now_ms >= add_saturating(abandon_ms, STOP_MARGIN_MS)) {
         worker_fail(w, IMPEL_ERR_TIMEOUT, "the store did not answer while stopping");
     }

@@ -14,6 +14,7 @@ enum {
 
 static void make_dirty(struct stream *s)
 {
+    s->refused = false; /* what is new is tried at least once */
     if (list_empty(&s->dirty)) {
         list_append(&s->worker->dirty, &s->dirty);
     }

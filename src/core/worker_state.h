@@ -205,6 +205,8 @@ struct stream {
 
     /* drain */
     bool rest_done; /* the store says that nothing more is ours: no more beats */
+    bool refused;   /* full: the store took neither ack, park, release nor leave, and nothing new
+                       has come to be settled since */
     uint32_t leave_tries;
 };
 
@@ -444,6 +446,7 @@ void drain_begin(struct worker *w);
 void drain_step(struct worker *w);
 void drain_stream(struct stream *s);
 void drain_rest_done(struct stream *s, const struct flight *flight);
+void drain_note_status(struct stream *s, const struct request *request);
 void drain_leave_done(struct stream *s, const struct flight *flight);
 int64_t drain_due_ms(const struct worker *w);
 

@@ -200,6 +200,33 @@ TEST(a_clean_stop_gives_everything_back)
     finish();
 }
 
+TEST(a_stop_while_the_store_is_full_ends_at_once_and_loses_nothing)
+{
+    begin();
+    struct node *a = up("a", 1, 6);
+    pass(200);
+    struct sim_entry *e[4];
+    for (size_t i = 0; i < ARRAY_SIZE(e); i++) {
+        e[i] = entry(PLAN_GOOD, 700);
+    }
+    pass(300);
+    fault_refuse(&sim, true, 5000);
+    node_stop(&sim, a);
+    pass(3000);
+    CHECK(!node_alive(a));
+    CHECK(a->exit_code == 1);
+    CHECK(e[0]->place == PLACE_ACKED); /* it was in hand, and acks are taken */
+    for (size_t i = 1; i < ARRAY_SIZE(e); i++) {
+        CHECK(e[i]->place == PLACE_PENDING && e[i]->starts == 0);
+    }
+    (void)up("b", 4, 0);
+    pass(20000);
+    for (size_t i = 0; i < ARRAY_SIZE(e); i++) {
+        CHECK(e[i]->place == PLACE_ACKED && e[i]->starts == 1);
+    }
+    finish();
+}
+
 TEST(a_second_stop_ends_the_grace)
 {
     begin();

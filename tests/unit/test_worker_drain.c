@@ -147,6 +147,7 @@ TEST(a_handler_that_does_not_end_keeps_nobody_waiting_for_ever)
     CHECK(hand.stopped && hand.exit_code == 1);
     CHECK(hand.events[EVENT_RELEASED] == 1); /* its attempt counts: it ran */
     CHECK(hand.now_ms < 1000000 + options.grace_ms + 20000);
+    hand_outcome(1, OUTCOME_DONE); /* it ends after all: nobody is there to care */
     hand_end();
 }
 
@@ -158,6 +159,86 @@ TEST(a_store_that_does_not_answer_is_given_up)
     stop();
     hand_advance(60000);
     CHECK(hand.stopped && hand.exit_code == 1);
+    hand_end();
+}
+
+TEST(a_full_store_that_takes_nothing_back_ends_the_stop_once_nothing_runs)
+{
+    struct worker_options options = hand_options();
+    options.prefetch = 1;
+    hand_start(&options);
+    hand_ready();
+    hand_deliver(hand_take(REQUEST_READ), 0, 1, 2); /* 1 runs, 2 is buffered */
+    stop();
+    hand_fail(hand_take(REQUEST_RELEASE), IMPEL_ERR_FULL);
+    CHECK(!hand.stopped && hand.cancelled_count == 0); /* 1 has its grace */
+    hand_advance(2000);
+    hand_fail(hand_take(REQUEST_RELEASE), IMPEL_ERR_FULL);
+    hand_outcome(1, OUTCOME_DONE);
+    CHECK(!hand.stopped); /* what it did is worth a try */
+    hand_advance(2000);
+    hand_fail(hand_take(REQUEST_RELEASE), IMPEL_ERR_FULL);
+    CHECK(!hand.stopped);
+    hand_fail(hand_take(REQUEST_ACK), IMPEL_ERR_FULL);
+    CHECK(hand.stopped && hand.exit_code == 1);
+    CHECK(strstr(hand.text, "full") != NULL && strstr(hand.text, ": 2 stay pending") != NULL);
+    hand_end();
+}
+
+TEST(a_full_store_that_has_room_again_is_left_as_ever)
+{
+    struct worker_options options = hand_options();
+    options.prefetch = 1;
+    hand_start(&options);
+    hand_ready();
+    hand_deliver(hand_take(REQUEST_READ), 0, 1, 2);
+    stop();
+    hand_fail(hand_take(REQUEST_RELEASE), IMPEL_ERR_FULL);
+    hand_advance(2000);
+    hand_ok(REQUEST_RELEASE);
+    hand_outcome(1, OUTCOME_DONE);
+    serve();
+    CHECK(hand.stopped && hand.exit_code == 0 && hand.events[EVENT_RELEASED] == 1);
+    hand_end();
+}
+
+TEST(a_full_store_that_refuses_even_beats_ends_the_stop)
+{
+    struct worker_options options = hand_options();
+    hand_start(&options);
+    hand_ready();
+    hand_deliver(hand_take(REQUEST_READ), 0, 1, 1);
+    hand_outcome(1, OUTCOME_RETRY);
+    stop();
+    hand_fail(hand_take(REQUEST_RELEASE), IMPEL_ERR_FENCED);
+    for (int i = 0; i < 40 && !hand.stopped; i++) {
+        hand_advance(100);
+        for (size_t beats = hand_count(REQUEST_BEAT); beats > 0; beats--) {
+            hand_fail(hand_take(REQUEST_BEAT), IMPEL_ERR_FULL);
+        }
+        hand_ok_all(REQUEST_READ);
+    }
+    CHECK(hand.stopped && hand.exit_code == 1);
+    hand_end();
+}
+
+TEST(a_worker_that_is_replaced_while_it_stops_has_no_new_grace)
+{
+    struct worker_options options = hand_options();
+    options.grace_ms = 3000;
+    hand_start(&options);
+    hand_ready();
+    hand_deliver(hand_take(REQUEST_READ), 0, 1, 1); /* and never ends */
+    int64_t stopped_ms = hand.now_ms;
+    stop();
+    hand_advance(2000);
+    struct request *beat = hand_take(REQUEST_BEAT);
+    beat->beat.result = BEAT_OCCUPIED;
+    hand_reply(beat);
+    CHECK(hand.events[EVENT_REPLACED] == 1);
+    hand_advance(11500);
+    CHECK(hand.stopped && hand.exit_code == 1);
+    CHECK(hand.now_ms - stopped_ms < 14000);
     hand_end();
 }
 

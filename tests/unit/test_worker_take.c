@@ -22,6 +22,15 @@ static struct request *next_look(void)
     return hand_take(REQUEST_LOOK);
 }
 
+/* Answers a walk that may claim nothing: there is one entry, and its next attempt is its last. */
+static void find_last_attempt(struct request *find)
+{
+    find->claim_from.state = OWNER_DEAD;
+    find->claim_from.due = find->claim_from.due_last = 1;
+    find->claim_from.due_first.ms = 100;
+    hand_reply(find);
+}
+
 TEST(a_claim_fills_free_handlers_only_and_reads_make_room)
 {
     struct worker_options options = hand_options();
@@ -164,11 +173,7 @@ TEST(a_last_attempt_runs_alone)
     hand_ready();
     hand_deliver(hand_take(REQUEST_READ), 0, 1, 6);
     hand_look(next_look(), dead_owner);
-    struct request *find = hand_take(REQUEST_CLAIM_FROM);
-    find->claim_from.state = OWNER_DEAD;
-    find->claim_from.due = find->claim_from.due_last = 1;
-    find->claim_from.due_first.ms = 100;
-    hand_reply(find);
+    find_last_attempt(hand_take(REQUEST_CLAIM_FROM));
     for (uint64_t ms = 1; ms <= 6; ms++) { /* what runs and what is buffered runs down */
         CHECK(hand_count(REQUEST_CLAIM_FROM) == 0 && hand_count(REQUEST_READ) == 0);
         hand_outcome(ms, OUTCOME_DONE);
@@ -191,11 +196,7 @@ TEST(a_last_attempt_that_somebody_else_took_holds_nothing_up)
     hand_start(&options);
     hand_ready();
     hand_look(next_look(), dead_owner);
-    struct request *find = hand_take(REQUEST_CLAIM_FROM);
-    find->claim_from.state = OWNER_DEAD;
-    find->claim_from.due = find->claim_from.due_last = 1;
-    find->claim_from.due_first.ms = 100;
-    hand_reply(find);
+    find_last_attempt(hand_take(REQUEST_CLAIM_FROM));
     hand_reply(hand_take(REQUEST_READ));
     hand_claim(hand_take(REQUEST_CLAIM_FROM), 0, 0, 0);
     hand_tick();
@@ -215,16 +216,86 @@ TEST(a_wedged_handler_does_not_keep_a_last_attempt_waiting)
     CHECK(hand.events[EVENT_TIMED_OUT] == 1);
     hand_ok_all(REQUEST_READ);
     hand_look(next_look(), dead_owner);
-    struct request *find = hand_take(REQUEST_CLAIM_FROM);
-    find->claim_from.state = OWNER_DEAD;
-    find->claim_from.due = find->claim_from.due_last = 1;
-    find->claim_from.due_first.ms = 100;
-    hand_reply(find);
+    find_last_attempt(hand_take(REQUEST_CLAIM_FROM));
     hand_ok_all(REQUEST_READ);
     hand_tick();
     struct request *claim = hand_take(REQUEST_CLAIM_FROM);
     CHECK(claim->claim_from.flags & CLAIM_LAST);
     hand_reply(claim);
+    hand_end();
+}
+
+TEST(a_handler_whose_entry_was_lost_does_not_keep_a_last_attempt_waiting)
+{
+    struct worker_options options = hand_options();
+    options.concurrency = 2;
+    hand_start(&options);
+    hand_ready();
+    hand_deliver(hand_take(REQUEST_READ), 0, 1, 1);
+    for (int i = 0; i < 200 && hand_count(REQUEST_RENEW) == 0; i++) {
+        hand_advance(100);
+        hand_ok_all(REQUEST_BEAT);
+    }
+    struct request *renew = hand_take(REQUEST_RENEW);
+    renew->items.items[0].result = ITEM_LOST;
+    hand_reply(renew);
+    CHECK(hand.events[EVENT_LOST_ENTRY] == 1 && worker_held(hand.worker).running == 1);
+    hand_ok_all(REQUEST_LOOK);
+    hand_ok_all(REQUEST_READ);
+    hand_ok_all(REQUEST_PENDING);
+    hand_look(next_look(), dead_owner);
+    find_last_attempt(hand_take(REQUEST_CLAIM_FROM));
+    hand_ok_all(REQUEST_READ);
+    hand_tick();
+    CHECK(hand_take(REQUEST_CLAIM_FROM)->claim_from.flags & CLAIM_LAST);
+    hand_end();
+}
+
+/* One entry of this stream, in the first read that asks for it. */
+static void deliver_to(struct impel_bytes stream, uint64_t ms)
+{
+    for (;;) {
+        struct request *read = hand_take(REQUEST_READ);
+        for (size_t i = 0; i < read->read.stream_count; i++) {
+            if (bytes_equal(read->read.streams[i], stream)) {
+                hand_deliver(read, i, ms, 1);
+                return;
+            }
+        }
+        hand_reply(read); /* it left before the stream was ready */
+        hand_advance(50);
+    }
+}
+
+TEST(a_last_attempt_waits_for_what_is_buffered_even_if_it_cannot_start_yet)
+{
+    static const struct impel_bytes names[] = {{"a", 1}, {"b", 1}};
+    struct worker_options options = hand_options();
+    options.streams = options.dead_letters = names;
+    options.stream_count = 2;
+    options.concurrency = 2;
+    options.prefetch = 2;
+    hand_start(&options);
+    hand_ready();
+    deliver_to(names[1], 1);
+    hand_outcome(1, OUTCOME_DONE);
+    hand_fail(hand_take_of(REQUEST_ACK, "b"), IMPEL_ERR_FENCED);
+    deliver_to(names[1], 2);
+    CHECK(worker_held(hand.worker).buffered == 1 && worker_held(hand.worker).running == 0);
+    for (int i = 0; i < 14; i++) { /* only of stream a are the beats answered */
+        hand_advance(100);
+        for (size_t beats = hand_count(REQUEST_BEAT); beats > 0; beats--) {
+            struct request *beat = hand_take(REQUEST_BEAT);
+            if (bytes_equal(beat->stream, names[0])) {
+                hand_reply(beat);
+            }
+        }
+    }
+    hand_look(hand_take_of(REQUEST_LOOK, "a"), dead_owner);
+    find_last_attempt(hand_take(REQUEST_CLAIM_FROM));
+    hand_ok_all(REQUEST_READ);
+    hand_tick();
+    CHECK(hand_count(REQUEST_CLAIM_FROM) == 0 && worker_held(hand.worker).buffered == 1);
     hand_end();
 }
 
