@@ -167,6 +167,31 @@ static bool hold_standard_descriptors(void)
 static char **words;
 static const char *password;
 
+/* A mapped file that ends before what is read or written. The store looks before it touches its files,
+ * but they may be cut at any instant. */
+static void on_bus_error(int number, siginfo_t *info, void *context)
+{
+    static const char text[] = "impel: a file of the store was emptied or cut while it was in use, "
+                               "or its disk fails: stop "
+                               "all that use the store, then see `impel check`\n";
+
+    (void)context;
+    if (info->si_code != BUS_ADRERR) {
+        signal(number, SIG_DFL); /* a fault of our own: as it would have been */
+        return;
+    }
+    (void)!write(STDERR_FILENO, text, sizeof(text) - 1);
+    _exit(EXIT_FAILED);
+}
+
+static void catch_cut_files(void)
+{
+    struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
+
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGBUS, &action, NULL);
+}
+
 int main(int argc, char **argv)
 {
     const struct command *command;
@@ -178,6 +203,7 @@ int main(int argc, char **argv)
     /* A reader that went away is told by EPIPE, which becomes a message and an exit code. */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* so is a limit on the size of files, by EFBIG */
+    catch_cut_files();
     words = take_argv(argc, argv);
     password = take_password();
     if (words == NULL) {

@@ -2,9 +2,11 @@
 """Stores that cannot be used: each gives one clear line, exit 1 or 2, and never a crash; and what
 `check` and `call` say of good ones."""
 import os
+import re
 import shutil
 
-from impeltest import (IMPEL, check, contains, equal, impel, impel_ok, json_lines, main, run, skip, test)
+from impeltest import (IMPEL, check, contains, equal, impel, impel_argv, impel_ok, json_lines, main, run, skip,
+                       start, test, wait_for)
 
 
 def fails(done, code, *parts):
@@ -61,32 +63,52 @@ def a_limit_on_the_size_of_files_is_told(tmp):
 def a_full_disk_is_told_and_work_goes_on(tmp):
     (tmp / "disk").mkdir()
     script = """
-        mount -t tmpfs -o size=2m tmpfs disk || exit 99
+        mount -t tmpfs -o size=8m tmpfs disk || exit 99
         cd disk
         export IMPEL_STORE=lmdb:db
-        yes '{"v":"0123456789012345678901234567890123456789"}' | head -n 40000 |
+        yes '{"v":"0123456789012345678901234567890123456789"}' | head -n 100000 |
             %(impel)s add --stream s --jsonl
         echo add: $?
-        %(impel)s run --stream s --group g --until-idle=1s --grace 1s -- true 2>run.err
-        echo run: $?
+        cat /dev/zero >fill
+        %(impel)s add --stream s a=1; echo more: $?
+        %(impel)s run --stream s --group g --until-idle=1s -- false; echo retries: $?
+        %(impel)s run --stream s --group g --until-idle=1s -- sh -c 'exit 65'; echo parks: $?
+        %(impel)s call XLEN s:dead; echo of the dead
         %(impel)s check; echo check: $?
-        mount -o remount,size=8m "$PWD"
         %(impel)s call XTRIM s MAXLEN 5 >/dev/null; echo trim: $?
-        mount -o remount,size=2m "$PWD"
-        rm -f db*; head -c 8m /dev/zero >fill
+        %(impel)s run --stream s --group g --until-idle -- true; echo drain: $?
+        %(impel)s add --stream s a=1; echo again: $?
+        rm -f db*; cat /dev/zero >>fill
         %(impel)s add --stream s a=1; echo new: $?
         %(impel)s run --stream s --group g --until-idle -- true; echo new run: $?
         """ % {"impel": IMPEL}
-    # What a worker holds when the disk is full it cannot give back: it tries until the grace and a
-    # margin are over.
-    done = run(["unshare", "--mount", "--map-root-user", "sh", "-c", script], cwd=tmp, deadline_s=150)
+    done = run(["unshare", "--mount", "--map-root-user", "sh", "-c", script], cwd=tmp, deadline_s=30)
     if done.code == 99 or "unshare" in done.err:
         skip("no filesystem of one's own can be mounted here: " + done.err.strip())
     contains(done.err, "the disk is full")
     contains(done.err, "No space left on device")
-    for line in ["add: 1", "trim: 0", "check: 0", "new: 1", "new run: 1"]:
+    for line in ["add: 1", "more: 1", "retries: 1", "parks: 1", "check: 0", "trim: 0", "drain: 0",
+                 "again: 0", "new: 1", "new run: 1"]:
         contains(done.out, line + "\n", done.err)
-    check("run: 135" not in done.out, done.out)
+    check(not re.search(r"^0\nof the dead$", done.out, re.M), "nothing was parked")
+    check("nothing can be given back" not in done.err, done.err)
+
+
+@test
+def a_store_that_is_emptied_under_a_worker_ends_it_with_a_word(tmp):
+    for suffix in ["-wake", "-lock", ""]:
+        db = tmp / ("db" + suffix + "x")
+        impel_ok("add", "--stream", "s", "a=1", store=db)
+        worker = start(impel_argv("run", "--stream", "s", "--group", "g", "--", "true", store=db),
+                       tmp)
+        worker.wait_for_output("working on")
+        wait_for(lambda: "entries-read\n1\n" in impel_ok("call", "XINFO", "GROUPS", "s", store=db) and
+                 impel_ok("call", "XPENDING", "s", "g", store=db).startswith("0\n"),
+                 what="the worker to have nothing to do")
+        os.truncate(str(db) + suffix, 0)
+        done = worker.wait()
+        equal(done.code, 1, suffix + done.err)
+        contains(done.err, "emptied")
 
 
 @test

@@ -115,11 +115,8 @@ int help_group(struct store *store, const char *stream, const char *group)
     return rc;
 }
 
-struct request *help_read(struct store *store,
-                          const char *stream,
-                          const char *group,
-                          const char *consumer,
-                          uint32_t count)
+struct request *help_read_request(
+    const char *stream, const char *group, const char *consumer, uint32_t count, int64_t block_ms)
 {
     struct request *request = help_request(REQUEST_READ, "", group);
     struct impel_bytes *streams = arena_alloc(&request->arena, sizeof(*streams));
@@ -129,6 +126,18 @@ struct request *help_read(struct store *store,
     request->read.streams = streams;
     request->read.stream_count = 1;
     request->read.count = count;
+    request->read.block_ms = block_ms;
+    return request;
+}
+
+struct request *help_read(struct store *store,
+                          const char *stream,
+                          const char *group,
+                          const char *consumer,
+                          uint32_t count)
+{
+    struct request *request = help_read_request(stream, group, consumer, count, 0);
+
     (void)help_run(store, request);
     return request;
 }

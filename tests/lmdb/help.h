@@ -20,6 +20,9 @@ int help_run(struct store *store, struct request *request);
 
 int help_add(struct store *store, const char *stream, struct impel_id id, const char *value);
 int help_group(struct store *store, const char *stream, const char *group);
+/* Not submitted yet. */
+struct request *help_read_request(
+    const char *stream, const char *group, const char *consumer, uint32_t count, int64_t block_ms);
 /* Reads up to `count` new entries; the request is the caller's to free. */
 struct request *help_read(struct store *store,
                           const char *stream,

@@ -2,6 +2,7 @@
  *
  * The parent never has the store open while it forks: a child opens its own. They tell each other
  * what they have done through a page of shared memory. */
+#include "await.h"
 #include "lmdb/help.h"
 #include "store/lmdb/check.h"
 #include "store/lmdb/store.h"
@@ -39,11 +40,7 @@ static struct shared *shared_new(void)
 
 static void await_flag(struct shared *shared, int flag)
 {
-    int64_t deadline = help_now_ms() + 20000;
-    while (atomic_load(&shared->flag) != flag) {
-        CHECK(help_now_ms() < deadline);
-        usleep(1000);
-    }
+    CHECK(await_value(&shared->flag, flag, 20000));
 }
 
 static struct store *open_in_child(const char *url, const struct store_env *env)
@@ -110,7 +107,7 @@ static void await_progress(struct shared *shared, int64_t still_ms)
         if (atomic_load(&shared->turns[i]) != before[i]) {
             i++;
         } else {
-            usleep(500);
+            await_clock_us(500);
         }
     }
 }
@@ -158,7 +155,7 @@ static void kills(int count, const char *name, const char *options, int64_t stil
     await_progress(shared, 20000);
     for (int k = 0; k < count; k++) {
         int victim = (int)(random_next(&seed) % WRITERS);
-        usleep((useconds_t)(random_next(&seed) % 3000));
+        await_clock_us((int64_t)(random_next(&seed) % 3000));
         kill_and_reap(pids[victim]);
         pids[victim] = writer_start(shared, url, victim);
         await_progress(shared, still_ms);
@@ -222,7 +219,7 @@ _Noreturn static void stopped_holder(struct shared *shared, const char *url)
         lmdb_stream_open(&txn, bytes_of("half"), &stream) < 0) {
         _exit(97);
     }
-    atomic_store(&shared->flag, 1);
+    await_set(&shared->flag, 1);
     (void)raise(SIGSTOP);
     _exit(96); /* with the lock */
 }
@@ -249,7 +246,7 @@ TEST(quick_a_stopped_holder_is_named)
         stopped_holder(shared, url);
     }
     CHECK(store_open(url, &env, &store, &err) == IMPEL_OK);
-    atomic_store(&shared->flag, 9);
+    await_set(&shared->flag, 9);
     await_flag(shared, 1);
     CHECK(waitpid(pid, NULL, WUNTRACED) == pid);
     struct request *add = help_request(REQUEST_ADD, "s", "");
@@ -304,7 +301,7 @@ _Noreturn static void stuck_worker(struct shared *shared, const char *url)
     }
     while (side_lock(&((struct handle *)store)->file->side) < 0) {
     }
-    atomic_store(&shared->flag, 1);
+    await_set(&shared->flag, 1);
     (void)raise(SIGSTOP);
     _exit(96);
 }
@@ -361,7 +358,7 @@ TEST(quick_beats_pass_a_store_that_stands_still)
     struct store *store = help_open(url);
     CHECK(help_group(store, "s", "g") == IMPEL_OK);
     request_free(help_beat(store, "s", "g", "a", 1, DEAD_AFTER_MS));
-    atomic_store(&shared->flag, 9);
+    await_set(&shared->flag, 9);
     await_flag(shared, 1);
     struct request *add = help_request(REQUEST_ADD, "s", "");
     struct impel_field field = {bytes_of("f"), bytes_of("v")};
@@ -399,7 +396,7 @@ static _Atomic int woken;
 static void count_wake(void *user)
 {
     (void)user;
-    atomic_fetch_add(&woken, 1);
+    await_count(&woken);
 }
 
 /* Commits an entry without waking anybody, as if it had been killed in between. */
@@ -422,7 +419,7 @@ _Noreturn static void silent_writer(struct shared *shared, const char *url)
     if (env_commit(handle->file, &txn, &err) < 0) {
         _exit(96);
     }
-    atomic_store(&shared->flag, 1);
+    await_set(&shared->flag, 1);
     (void)raise(SIGKILL);
     _exit(95);
 }
@@ -457,13 +454,15 @@ TEST(quick_a_lost_wake_up_costs_a_second_at_most)
     while (store_turn(store, help_now_ms()) == 0) {
         CHECK(help_now_ms() < deadline);
     }
-    atomic_store(&shared->flag, 9);
+    await_set(&shared->flag, 9);
     while (!over) { /* turns only when woken, as a driver does */
         if (atomic_exchange(&woken, 0) > 0) {
             (void)store_turn(store, help_now_ms());
         }
         CHECK(help_now_ms() < deadline);
-        usleep(1000);
+        if (!over) {
+            await_change(&woken, 0, 1000);
+        }
     }
     CHECK_U64(read->read.entry_count, 1);
     request_free(read);
@@ -517,7 +516,7 @@ TEST(quick_a_forked_child_does_not_keep_the_file_open)
     CHECK(side_open(&side, path, SIDE_SYNC_KEEP, &err) == IMPEL_OK);
     bool alone = side_alone(&side);
     side_close(&side);
-    atomic_store(&shared->flag, 1);
+    await_set(&shared->flag, 1);
     CHECK(waitpid(pid, NULL, 0) == pid);
     CHECK(alone);
     free(url);
@@ -533,7 +532,7 @@ TEST(quick_another_pid_namespace_is_refused)
     pid_t pid = fork();
     if (pid == 0) {
         if (unshare(CLONE_NEWPID) < 0) {
-            atomic_store(&shared->flag, 1);
+            await_set(&shared->flag, 1);
             _exit(0);
         }
         pid_t inner = fork();

@@ -1,5 +1,6 @@
 /* test_places.c -- files of a store that are deleted or replaced while processes have it open: nobody
  * may write beside them, and they themselves are told. */
+#include "await.h"
 #include "lmdb/help.h"
 #include "store/lmdb/check.h"
 #include "store/lmdb/store.h"
@@ -55,7 +56,7 @@ static int child_run(const char *url, int from, int to)
             return 99;
         }
         request_free(add);
-        usleep(2000);
+        await_clock_us(2000);
     }
     if (write(to, "r", 1) != 1) {
         return 98;
@@ -65,18 +66,23 @@ static int child_run(const char *url, int from, int to)
     return refused ? 0 : 97;
 }
 
-static struct child child_start(const char *url)
+static void shared_make(void)
 {
-    int to_child[2];
-    int from_child[2];
-    char byte = 0;
-
     if (shared == NULL) {
         shared =
             mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         CHECK(shared != MAP_FAILED);
     }
     memset(shared, 0, sizeof(*shared));
+}
+
+static struct child child_start(const char *url)
+{
+    int to_child[2];
+    int from_child[2];
+    char byte = 0;
+
+    shared_make();
     CHECK(pipe(to_child) == 0 && pipe(from_child) == 0);
     (void)fflush(stdout);
     pid_t pid = fork();
@@ -233,6 +239,87 @@ TEST(the_own_data_file_removed)
     store_close(store);
     store = help_open(url);
     CHECK(help_add(store, "s", ID_MIN, "value") == IMPEL_OK);
+    store_close(store);
+    free(url);
+    free(path);
+}
+
+/* ---- emptied under a process that has it open ---- */
+
+static void count_wake(void *user)
+{
+    atomic_fetch_add((_Atomic int *)user, 1);
+}
+
+static void ended(struct request *request)
+{
+    (void)request;
+}
+
+/* With a blocked read, whose watcher sleeps on a word in the side file. */
+static void emptied(const char *name, const char *suffix)
+{
+    char *url = strdup(help_url(name, "?sync=process"));
+    char file[300];
+    _Atomic int wakes = 0;
+    struct store_env env = {.wake = count_wake, .user = &wakes};
+    struct store *store = NULL;
+
+    (void)snprintf(file, sizeof(file), "%s%s", help_path(name), suffix);
+    CHECK(store_open(url, &env, &store, NULL) == IMPEL_OK);
+    CHECK(help_group(store, "s", "g") == IMPEL_OK);
+    struct request *read = help_read_request("s", "g", "c", 1, 2000);
+    read->done = ended;
+    store_submit(store, read);
+    (void)store_turn(store, help_now_ms());
+    CHECK(truncate(file, 0) == 0);
+    struct request *add = help_request(REQUEST_ADD, "s", "");
+    struct impel_field field = {bytes_of("field"), bytes_of("value")};
+    add->add.fields = &field;
+    add->add.field_count = 1;
+    add->add.length_max = -1;
+    CHECK(help_run(store, add) == IMPEL_ERR_IO);
+    printf("# told: %s\n", add->error.text);
+    CHECK(strstr(add->error.text, file) != NULL && strstr(add->error.text, "emptied") != NULL);
+    request_free(add);
+    store_close(store);
+    request_free(read);
+    free(url);
+}
+
+TEST(the_side_file_emptied)
+{
+    emptied("empty-side.db", "-wake");
+    char *url = strdup(help_url("empty-side.db", "?sync=process"));
+    struct store *store = help_open(url); /* whoever starts again finds all of it */
+    CHECK(help_add(store, "s", ID_MIN, "value") == IMPEL_OK);
+    store_close(store);
+    CHECK(lmdb_check(help_path("empty-side.db"), NULL, NULL, NULL, NULL) == IMPEL_OK);
+    free(url);
+}
+
+TEST(the_data_file_emptied)
+{
+    emptied("empty-data.db", "");
+}
+
+TEST(a_data_file_that_was_replaced_takes_no_commit_more)
+{
+    char *url = strdup(help_url("moved.db", "?sync=process"));
+    char *path = strdup(help_path("moved.db"));
+    char away[300];
+    struct store *store = help_open(url);
+
+    CHECK(help_add(store, "s", ID_MIN, "value") == IMPEL_OK);
+    (void)snprintf(away, sizeof(away), "%s.away", path);
+    CHECK(rename(path, away) == 0);
+    CHECK(help_add(store, "s", ID_MIN, "value") == IMPEL_ERR_IO);
+    store_close(store);
+    store = help_open(help_url("moved.db.away", "?sync=process"));
+    struct request *info = help_request(REQUEST_INFO, "s", "");
+    CHECK(help_run(store, info) == IMPEL_OK);
+    CHECK_U64(info->info.length, 1);
+    request_free(info);
     store_close(store);
     free(url);
     free(path);

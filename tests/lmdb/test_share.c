@@ -1,5 +1,6 @@
 /* test_share.c -- several handles, threads and processes on one file: sharing, waking, and a reader
  * that stops in the middle. */
+#include "await.h"
 #include "lmdb/help.h"
 #include "store/lmdb/check.h"
 #include "store/lmdb/store.h"
@@ -107,7 +108,7 @@ static _Atomic int woken;
 static void count_wake(void *user)
 {
     (void)user;
-    atomic_fetch_add(&woken, 1);
+    await_count(&woken);
 }
 
 static void set_true(struct request *request)
@@ -129,7 +130,13 @@ static void drive_until(struct store *store, const bool *over)
             next_ms = store_turn(store, turned_ms);
         }
         CHECK(help_now_ms() < deadline);
-        usleep(500);
+        if (!*over) {
+            int64_t left_ms = turned_ms + next_ms - help_now_ms();
+            await_change(&woken, 0,
+                         next_ms < 0 || left_ms > 1000 ? 1000
+                         : left_ms < 0                 ? 0
+                                                       : left_ms);
+        }
     }
 }
 
@@ -268,11 +275,8 @@ TEST(a_stopped_reader_costs_adds_not_acks)
         struct store *store = NULL;
         struct lmdb_txn txn;
         MDB_txn *mdb = NULL;
-        while (atomic_load(flag) == 0) {
-            if (help_now_ms() >= deadline) {
-                _exit(1); /* the test that was to say so is gone */
-            }
-            usleep(1000);
+        if (!await_value(flag, 1, deadline - help_now_ms())) {
+            _exit(1); /* the test that was to say so is gone */
         }
         if (store_open(url, NULL, &store, NULL) < 0 ||
             env_begin_read(((struct handle *)store)->file, &mdb, &txn, NULL) < 0) {
@@ -286,7 +290,7 @@ TEST(a_stopped_reader_costs_adds_not_acks)
     CHECK(help_group(store, "s", "g") == IMPEL_OK);
     CHECK(help_add(store, "s", ID_MIN, "kept until the end") == IMPEL_OK);
     struct request *kept = help_read(store, "s", "g", "c", 1);
-    atomic_store(flag, 1);
+    await_set(flag, 1);
     CHECK(waitpid(pid, NULL, WUNTRACED) == pid);
     CHECK(atomic_load(flag) == 2);
     /* Every commit now takes new pages: what it frees is still seen by the reader. */

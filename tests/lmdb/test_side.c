@@ -1,5 +1,6 @@
 /* test_side.c -- the workers tables in the side file: beats without a lock against judges with it,
  * and what is left of a table when everybody died. */
+#include "await.h"
 #include "lmdb/help.h"
 #include "store/lmdb/store.h"
 
@@ -231,7 +232,7 @@ TEST(a_slow_holder_beats_for_its_own)
     int64_t quick_ms = side_beat_ms(quick);
     int64_t silent_ms = side_beat_ms(silent);
     while (help_now_ms() <= quick_ms) {
-        usleep(500);
+        await_clock_us(500);
     }
     exec_beat_own(&exec);
     CHECK(side_beat_ms(quick) > quick_ms);
@@ -282,7 +283,7 @@ static void await_dead(struct store *store)
         state = request->look.owners[0].state;
         request_free(request);
         CHECK(help_now_ms() < deadline);
-        usleep(10000);
+        await_clock_us(10000);
     }
 }
 

@@ -1,4 +1,5 @@
 /* test_store.c -- the embedded store by its port: what lies in one process. */
+#include "await.h"
 #include "lmdb/help.h"
 
 #include <unistd.h>
@@ -64,7 +65,7 @@ TEST(a_dead_workers_entries_are_claimed)
         CHECK(claim->claim_from.state == OWNER_LIVE || claim->claim_from.state == OWNER_UNKNOWN);
         request_free(claim);
         CHECK(help_now_ms() < deadline);
-        usleep(10000);
+        await_clock_us(10000);
     }
     CHECK(claim->claim_from.state == OWNER_DEAD);
     CHECK_U64(claim->claim_from.entries[0].deliveries, 2);

@@ -8,14 +8,14 @@ from redishelp import Server
 ENTRIES = 1000
 
 READ_ALL = """
-import redis, sys, time
+import redis, signal, sys
 r = redis.Redis(unix_socket_path=sys.argv[1])
 got = 0
 while got < %d:
     for _, entries in r.xreadgroup("g", "worker-a", {"orders": ">"}, count=100) or []:
         got += len(entries)
 print("has all", flush=True)
-time.sleep(600)
+signal.pause()  # until it is killed
 """ % ENTRIES
 
 READ_ALL_NODE = """

@@ -25,8 +25,7 @@
 #define MAP_SIZE_LEAST   ((uint64_t)1 << 28) /* below this a refusal is an error */
 
 enum {
-    OPEN_LOCK_MS = 10000, /* how long an opener waits for the lock */
-    COUNT_FREE_PERCENT = 90,
+    OPEN_LOCK_MS = 10000,                         /* how long an opener waits for the lock */
     LOCK_FILE_SIZE = 4096 + ENV_READERS_MAX * 64, /* LMDB's head, and a cache line a reader */
     DISK_FULL_SIZE = 1 << 20,                     /* less than this is left on a full disk */
 };
@@ -78,7 +77,10 @@ bool env_forked(const struct lmdb_env *env)
 uint64_t env_commit_number(struct lmdb_env *env)
 {
     MDB_envinfo info = {0};
-    (void)mdb_env_info(env->mdb, &info);
+
+    if (files_uncut(env)) {
+        (void)mdb_env_info(env->mdb, &info);
+    }
     return info.me_last_txnid;
 }
 
@@ -91,67 +93,6 @@ void env_clear_readers(struct lmdb_env *env, bool force)
         atomic_store(&env->readers_checked_ms, now_ms);
         (void)mdb_reader_check(env->mdb, &dead);
     }
-}
-
-/* The oldest transaction that somebody still reads: pages freed since cannot be used again. */
-static int oldest_reader(const char *line, void *user)
-{
-    uint64_t *oldest = user;
-    const char *last = strrchr(line, ' ');
-    char *end = NULL;
-
-    /* "pid thread txnid", a line of LMDB's own making; "-" for a reader that is at rest. */
-    uint64_t number = last == NULL ? 0 : strtoull(last + 1, &end, 10);
-    if (end != NULL && end != last + 1 && number < *oldest) {
-        *oldest = number;
-    }
-    return 0;
-}
-
-/* How many pages below the end of the file can be used again. */
-static uint64_t free_pages(struct lmdb_env *env)
-{
-    MDB_txn *txn = NULL;
-    MDB_cursor *cursor = NULL;
-    MDB_val key;
-    MDB_val value;
-    uint64_t oldest = UINT64_MAX;
-    uint64_t count = 0;
-
-    (void)mdb_reader_list(env->mdb, oldest_reader, &oldest);
-    if (mdb_txn_begin(env->mdb, NULL, MDB_RDONLY, &txn) != 0) {
-        return 0;
-    }
-    if (mdb_cursor_open(txn, 0, &cursor) == 0) {
-        while (mdb_cursor_get(cursor, &key, &value, MDB_NEXT) == 0) {
-            size_t number = 0;
-            size_t pages = 0;
-            if (key.mv_size == sizeof(number) && value.mv_size >= sizeof(pages)) {
-                memcpy(&number, key.mv_data, sizeof(number));
-                memcpy(&pages, value.mv_data, sizeof(pages));
-                count += number < oldest ? pages : 0;
-            }
-        }
-        mdb_cursor_close(cursor);
-    }
-    mdb_txn_abort(txn);
-    return count;
-}
-
-/* How many bytes adds may still take; INT64_MAX while the map is far from full. */
-static int64_t add_room(struct lmdb_env *env)
-{
-    MDB_envinfo info;
-
-    (void)mdb_env_info(env->mdb, &info);
-    uint64_t used = ((uint64_t)info.me_last_pgno + 1) * env->page_size;
-    if (used < info.me_mapsize / 100 * COUNT_FREE_PERCENT) {
-        return INT64_MAX;
-    }
-    env_clear_readers(env, true);
-    used -= free_pages(env) * env->page_size;
-    uint64_t limit = info.me_mapsize / 100 * ENV_ADDS_PERCENT;
-    return used < limit ? (int64_t)(limit - used) : 0;
 }
 
 /* Commits reach the disk, or only the kernel, as the strongest of all openers wants it. */
@@ -169,10 +110,8 @@ static void follow_sync(struct lmdb_env *env)
 static int explain_mdb(struct lmdb_env *env, int code, struct impel_error *err)
 {
     if (code == MDB_PANIC) {
-        return error_set(err, IMPEL_ERR_IO,
-                         "%s: writing its first pages failed, so this process cannot use it any "
-                         "more: see to the disk, then start the process again",
-                         env->path);
+        atomic_store(&env->panicked, true);
+        return files_check_data(env, err);
     }
     return env_explain(env, lmdb_status_of(code), mdb_strerror(code), err);
 }
@@ -187,7 +126,6 @@ int env_begin_write(struct lmdb_env *env, struct lmdb_txn *txn, struct impel_err
     }
     env_clear_readers(env, false);
     follow_sync(env);
-    int64_t room = add_room(env);
     int code = mdb_txn_begin(env->mdb, NULL, 0, &mdb);
     if (code == MDB_MAP_RESIZED) {
         return error_set(err, IMPEL_ERR_FULL,
@@ -199,7 +137,7 @@ int env_begin_write(struct lmdb_env *env, struct lmdb_txn *txn, struct impel_err
         return explain_mdb(env, code, err);
     }
     lmdb_txn_init(txn, mdb, env->dbi, true);
-    txn->add_bytes_left = room;
+    room_begin(env, txn);
     return IMPEL_OK;
 }
 
@@ -219,6 +157,11 @@ int env_commit(struct lmdb_env *env, struct lmdb_txn *txn, struct impel_error *e
         struct impel_error cause = txn->error;
         env_abort(txn);
         return env_explain(env, rc, cause.text, err);
+    }
+    rc = files_check_data(env, err);
+    if (rc < 0) {
+        env_abort(txn);
+        return rc;
     }
     lmdb_txn_release(txn);
     int code = mdb_txn_commit(txn->mdb);
@@ -658,7 +601,8 @@ int env_open(const struct env_options *options, struct lmdb_env **out, struct im
 /* The last user of a loosely written file leaves it synced, so that the next boot finds it whole. */
 static void env_leave(struct lmdb_env *env)
 {
-    if (atomic_load(&env->side.header->sync) == SIDE_SYNC_PROCESS && side_alone(&env->side)) {
+    if (side_whole(&env->side) && atomic_load(&env->side.header->sync) == SIDE_SYNC_PROCESS &&
+        side_alone(&env->side)) {
         if (side_lock(&env->side) >= 0) {
             (void)format_mark(env, false, NULL);
             side_unlock(&env->side);

@@ -45,6 +45,8 @@ struct lmdb_env {
     int data_fd;     /* holds the openers' lock on the data file (files.c) */
     uint64_t inodes[FILES_COUNT];
     _Atomic int file_lost;            /* the one that is no longer in its place, + 1; 0 = none */
+    _Atomic int64_t size_seen;        /* of the data file, which never shrinks */
+    _Atomic bool panicked;            /* LMDB has given up this environment */
     _Atomic int64_t files_checked_ms; /* side_now_ms() */
     MDB_env *mdb;
     MDB_dbi dbi[DB_COUNT];
@@ -52,6 +54,8 @@ struct lmdb_env {
     struct side side;
     _Atomic bool nosync;                /* as LMDB's flag is set now */
     _Atomic int64_t readers_checked_ms; /* side_now_ms() */
+    _Atomic int64_t room_taken;         /* the data file has its blocks up to this byte */
+    _Atomic int64_t room_again_ms;      /* side_now_ms(): the disk is not asked for more before */
 
     /* The watcher: calls wake of the handles that have blocked reads. */
     pthread_mutex_t lock;  /* of all below */
@@ -99,6 +103,11 @@ void env_clear_readers(struct lmdb_env *env, bool force);
 /* Says more about a failed commit or a full map than LMDB does. */
 int env_explain(struct lmdb_env *env, int status, const char *text, struct impel_error *err);
 
+/* ---- room (room.c) ---- */
+
+/* What adds may take in this write transaction, of the map and of the disk. */
+void room_begin(struct lmdb_env *env, struct lmdb_txn *txn);
+
 /* ---- opening (open.c) ---- */
 
 /* Is the folder of the path one that LMDB works on? */
@@ -117,8 +126,13 @@ int env_sync_folder(const char *path);
 int files_enter(struct lmdb_env *env, bool alone, struct impel_error *err);
 /* After it has: notes for everybody which they are. */
 int files_note(struct lmdb_env *env, struct impel_error *err);
-/* Looks once a second whether they are still there; if not, now and for ever IMPEL_ERR_IO. */
+/* Looks once a second whether they are still there, and each time whether they were emptied; if not,
+ * or if LMDB gave up, now and for ever IMPEL_ERR_IO. */
 int files_check(struct lmdb_env *env, struct impel_error *err);
+/* The same, of the data file and at once: before a commit. */
+int files_check_data(struct lmdb_env *env, struct impel_error *err);
+/* False if the data file is shorter than it was: to look at its pages may be SIGBUS. */
+bool files_uncut(struct lmdb_env *env);
 void files_leave(struct lmdb_env *env);
 
 /* ---- the watcher (watch.c) ---- */

@@ -24,6 +24,11 @@ static int add_check(struct exec *exec, struct request *request, struct lmdb_str
                          "the ID is not above the last one of the stream");
     }
     int rc = lmdb_append_check(exec->txn, request->add.fields, request->add.field_count, false);
+    if (rc == IMPEL_ERR_FULL && lmdb_disk_full(exec->txn)) {
+        return exec_fail(exec, request, rc,
+                         "the disk is full: what room is left is for acks, parks and trims; make "
+                         "room on it, or trim, then it goes on");
+    }
     if (rc == IMPEL_ERR_FULL) {
         return exec_fail(exec, request, rc,
                          "the store is full: what room is left is for acks, parks and trims; trim, "

@@ -5,7 +5,8 @@
  * write over each other's pages. So every opener holds a shared OFD lock on the data file itself,
  * far behind its end, where nobody else locks: who is alone by the side file must be alone by that
  * lock too. Who joins compares the files with those noted in the side file. And who has the store
- * open looks once a second whether its files are still in their places. */
+ * open looks once a second whether its files are still in their places, and before each commit
+ * whether the data file is. */
 #include "store/lmdb/env.h"
 
 #include <sys/stat.h>
@@ -166,6 +167,49 @@ static int file_missing(const struct lmdb_env *env)
     return FILES_COUNT;
 }
 
+bool files_uncut(struct lmdb_env *env)
+{
+    struct stat st;
+
+    if (env->data_fd < 0 || fstat(env->data_fd, &st) < 0 || st.st_size == 0) {
+        return env->size_seen == 0;
+    }
+    int64_t seen = atomic_load(&env->size_seen);
+    if (st.st_size > seen) {
+        atomic_store(&env->size_seen, st.st_size);
+    }
+    return st.st_size >= seen;
+}
+
+static int lost(struct lmdb_env *env, struct impel_error *err)
+{
+    int file = atomic_load(&env->file_lost);
+
+    if (atomic_load(&env->panicked)) {
+        return error_set(err, IMPEL_ERR_IO,
+                         "%s: writing its first pages failed, so this process cannot use it any "
+                         "more: see to the disk, then start the process again",
+                         env->path);
+    }
+    return file == 0 ? IMPEL_OK
+                     : error_set(err, IMPEL_ERR_IO,
+                                 "%s%s was removed or replaced or emptied while this process had "
+                                 "it open: stop all that use the store, and start them again",
+                                 env->full_path, suffixes[file - 1]);
+}
+
+int files_check_data(struct lmdb_env *env, struct impel_error *err)
+{
+    struct stat st;
+
+    if (env->full_path != NULL && atomic_load(&env->file_lost) == 0 &&
+        (stat(env->full_path, &st) == 0 ? (uint64_t)st.st_ino != env->inodes[FILES_DATA]
+                                        : errno == ENOENT)) {
+        atomic_store(&env->file_lost, FILES_DATA + 1);
+    }
+    return lost(env, err);
+}
+
 int files_check(struct lmdb_env *env, struct impel_error *err)
 {
     int64_t now_ms = side_now_ms();
@@ -173,18 +217,18 @@ int files_check(struct lmdb_env *env, struct impel_error *err)
     if (env->full_path == NULL) {
         return IMPEL_OK; /* still being opened */
     }
+    if (!side_whole(&env->side)) {
+        atomic_store(&env->file_lost, FILES_WAKE + 1);
+    } else if (!files_uncut(env)) {
+        atomic_store(&env->file_lost, FILES_DATA + 1);
+    }
     if (atomic_load(&env->file_lost) == 0 &&
         now_ms - atomic_load(&env->files_checked_ms) >= FILES_CHECK_MS) {
         int file = file_missing(env);
         atomic_store(&env->files_checked_ms, now_ms);
         atomic_store(&env->file_lost, file < FILES_COUNT ? file + 1 : 0);
     }
-    int lost = atomic_load(&env->file_lost);
-    return lost == 0 ? IMPEL_OK
-                     : error_set(err, IMPEL_ERR_IO,
-                                 "%s%s was removed or replaced while this process had it open: "
-                                 "stop all that use the store, and start them again",
-                                 env->full_path, suffixes[lost - 1]);
+    return lost(env, err);
 }
 
 void files_leave(struct lmdb_env *env)

@@ -264,6 +264,20 @@ int side_open(struct side *side, const char *path, enum side_sync sync, struct i
     return IMPEL_OK;
 }
 
+bool side_whole(struct side *side)
+{
+    struct stat st;
+
+    if (!atomic_load(&side->cut) && !atomic_load(&side->locked) && fstat(side->fd, &st) == 0 &&
+        st.st_size < SIDE_SIZE) {
+        void *map = mmap(side->header, SIDE_SIZE, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        ASSERT(map == (void *)side->header);
+        atomic_store(&side->cut, true);
+    }
+    return !atomic_load(&side->cut);
+}
+
 void side_close(struct side *side)
 {
     if (side->header != NULL) {
@@ -304,6 +318,8 @@ static int lock_slice(pthread_mutex_t *lock)
 int side_lock(struct side *side)
 {
     struct side_header *header = side->header;
+
+    (void)side_whole(side);
     int code = pthread_mutex_trylock(&header->lock);
 
     code = code == EBUSY ? lock_slice(&header->lock) : code;
@@ -316,6 +332,7 @@ int side_lock(struct side *side)
     if (code != 0) {
         return IMPEL_ERR_BUSY;
     }
+    atomic_store(&side->locked, true);
     atomic_store(&header->held_since, side_now_ms());
     atomic_store(&header->holder, (int32_t)getpid());
     return IMPEL_OK;
@@ -324,5 +341,6 @@ int side_lock(struct side *side)
 void side_unlock(struct side *side)
 {
     atomic_store(&side->header->holder, 0);
+    atomic_store(&side->locked, false);
     pthread_mutex_unlock(&side->header->lock);
 }

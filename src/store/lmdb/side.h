@@ -105,7 +105,9 @@ struct side {
     struct side_header *header;
     struct side_group *groups;
     struct side_row *rows;
-    bool owner_died; /* the lock was taken over from somebody who died with it */
+    bool owner_died;     /* the lock was taken over from somebody who died with it */
+    _Atomic bool locked; /* by somebody in this process */
+    _Atomic bool cut;    /* the file was made shorter; what is mapped now is memory of nobody's */
 };
 
 /* CLOCK_BOOTTIME in ms. */
@@ -117,6 +119,11 @@ int64_t side_now_ms(void);
  * somebody in another PID or time namespace has it open. */
 int side_open(struct side *side, const char *path, enum side_sync sync, struct impel_error *err);
 void side_close(struct side *side);
+/* False once somebody has emptied or cut the file: to touch its mapping would be SIGBUS, so plain
+ * memory takes its place, for good. Asked by side_lock(), side_word() and side_wake(), by which every
+ * use begins; what remains is a file that is cut in the midst of a transaction: the lock that is held
+ * then cannot be taken away from under its holder. */
+bool side_whole(struct side *side);
 /* The tables are those of the data file of this identity, or are emptied; under the lock. BUSY if
  * others have it open, with a file that is not (or no longer) this one. */
 int side_identify(struct side *side, const uint8_t identity[16], struct impel_error *err);
@@ -143,7 +150,7 @@ void side_unlock(struct side *side);
 void side_wake(struct side *side);
 /* Sleeps until the word is no longer `seen`, at most `timeout_ms`. */
 void side_sleep(struct side *side, uint32_t seen, int64_t timeout_ms);
-uint32_t side_word(const struct side *side);
+uint32_t side_word(struct side *side);
 
 /* ---- the workers tables (table.c); all but side_beat() under the lock ---- */
 

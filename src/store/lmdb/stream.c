@@ -100,6 +100,18 @@ static size_t entry_weight(const struct impel_field *fields, size_t field_count,
     return size;
 }
 
+/* About what an entry takes of the file: pages are not filled to the brim, and large values have whole
+ * ones. */
+static int64_t append_cost(size_t size)
+{
+    return (int64_t)(size > 2000 ? size + 8192 : size + size / 2 + 64);
+}
+
+bool lmdb_disk_full(const struct lmdb_txn *txn)
+{
+    return txn->disk_full;
+}
+
 int lmdb_append_check(struct lmdb_txn *txn,
                       const struct impel_field *fields,
                       size_t field_count,
@@ -113,7 +125,15 @@ int lmdb_append_check(struct lmdb_txn *txn,
     if (size > LMDB_ENTRY_SIZE_MAX) {
         return IMPEL_ERR_LIMIT;
     }
-    return !reserve && txn->add_bytes_left < (int64_t)size ? IMPEL_ERR_FULL : IMPEL_OK;
+    if (reserve) {
+        return IMPEL_OK;
+    }
+    if (txn->add_bytes_left < (int64_t)size) {
+        return IMPEL_ERR_FULL;
+    }
+    int64_t cost = append_cost(size);
+    txn->disk_full = cost > txn->disk_bytes_left && !room_more(txn, cost);
+    return txn->disk_full ? IMPEL_ERR_FULL : IMPEL_OK;
 }
 
 int lmdb_stream_append(struct lmdb_txn *txn,
@@ -139,8 +159,10 @@ int lmdb_stream_append(struct lmdb_txn *txn,
     }
     fields_write(room, fields, field_count);
     if (txn->add_bytes_left != INT64_MAX) {
-        /* Pages are not filled to the brim, and large values take whole ones. */
-        txn->add_bytes_left -= (int64_t)(size + size / 2 + 64 + (size > 2000 ? 4096 : 0));
+        txn->add_bytes_left -= append_cost(size);
+    }
+    if (txn->disk_bytes_left != INT64_MAX) {
+        txn->disk_bytes_left -= append_cost(size);
     }
     rc = node_append(txn, stream, id, entry_weight(fields, field_count, stream->tail.total == 0));
     stream->length++;

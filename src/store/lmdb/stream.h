@@ -125,14 +125,16 @@ bool lmdb_stream_next_id(const struct lmdb_stream *stream, int64_t now_ms, struc
 /* Appends an entry; `id` is greater than last_id. Keeps length, first_id, last_id, entries_added
  * and nodes; signals readers. The fields must not point into the store's pages (lmdb_raw_copy).
  * IMPEL_ERR_LIMIT (harmless) if they are more than LMDB_ENTRY_SIZE_MAX together; IMPEL_ERR_FULL,
- * harmless too, when the map is so full that its rest is kept for acks, parks and trims, unless
- * `reserve` (a park). */
+ * harmless too, when the map or the disk (lmdb_disk_full()) is so full that its rest is kept for acks,
+ * parks and trims, unless `reserve` (a park). */
 int lmdb_stream_append(struct lmdb_txn *txn,
                        struct lmdb_stream *stream,
                        struct impel_id id,
                        const struct impel_field *fields,
                        size_t field_count,
                        bool reserve);
+/* Was it for the disk, not for the map, that an add was refused? */
+bool lmdb_disk_full(const struct lmdb_txn *txn);
 /* What it would answer: IMPEL_OK, LIMIT or FULL. For those who would otherwise create the stream. */
 int lmdb_append_check(struct lmdb_txn *txn,
                       const struct impel_field *fields,

@@ -19,6 +19,7 @@ void lmdb_txn_init(struct lmdb_txn *txn, MDB_txn *mdb, const MDB_dbi *dbi, bool 
         .dbi = dbi,
         .write = write,
         .add_bytes_left = INT64_MAX,
+        .disk_bytes_left = INT64_MAX,
         .node_size_max = NODE_SIZE_MAX,
         .node_entries_max = NODE_ENTRIES_MAX,
     };

@@ -26,6 +26,7 @@ enum {
 };
 
 struct object;
+struct lmdb_env;
 
 struct lmdb_txn {
     MDB_txn *mdb;
@@ -40,6 +41,11 @@ struct lmdb_txn {
     /* What adds may still take of the map before its rest is kept for acks, parks and trims; an
      * estimate, INT64_MAX where the map is far from full. */
     int64_t add_bytes_left;
+    /* The same of the disk, as far as blocks have been taken in advance; `env` may take more of them
+     * (room_more()), NULL: none can be taken, or need not. INT64_MAX: nothing is known of it. */
+    int64_t disk_bytes_left;
+    struct lmdb_env *env;
+    bool disk_full; /* an add was refused for it */
 
     MDB_cursor *cursors[DB_COUNT]; /* for single rows; opened when first used */
     uint64_t writes[DB_COUNT];     /* how often each was written: walks re-place their cursor */
@@ -69,6 +75,9 @@ int lmdb_txn_flush(struct lmdb_txn *txn);
 /* Closes cursors and frees the cache; the MDB_txn stays the caller's. Before its commit or abort.
  */
 void lmdb_txn_release(struct lmdb_txn *txn);
+
+/* Takes room on the disk for so many bytes more (room.c). False: it is full. */
+bool room_more(struct lmdb_txn *txn, int64_t size);
 
 /* Notes a hard error, unless there is one, and returns it. */
 int lmdb_fail(struct lmdb_txn *txn, int status, const char *format, ...)

@@ -35,13 +35,15 @@ static void word_wait(_Atomic uint32_t *word, uint32_t seen, const struct timesp
 }
 #endif
 
-uint32_t side_word(const struct side *side)
+uint32_t side_word(struct side *side)
 {
+    (void)side_whole(side);
     return atomic_load(&side->header->wake);
 }
 
 void side_wake(struct side *side)
 {
+    (void)side_whole(side);
     atomic_fetch_add(&side->header->wake, 1);
     if (atomic_load(&side->header->waiters) != 0) {
         word_wake(&side->header->wake);
@@ -54,5 +56,6 @@ void side_sleep(struct side *side, uint32_t seen, int64_t timeout_ms)
 
     atomic_fetch_add(&side->header->waiters, 1);
     word_wait(&side->header->wake, seen, &timeout);
+    (void)side_whole(side); /* much may have happened */
     atomic_fetch_sub(&side->header->waiters, 1);
 }

@@ -248,8 +248,11 @@ static bool append(struct call *call, const struct xadd *add, struct lmdb_stream
         return call_error(call, "ERR Elements are too large to be stored");
     }
     if (rc == IMPEL_ERR_FULL) {
-        return call_error(call, "OOM the store is nearly full: adding is refused, while "
-                                "acknowledging, trimming and deleting go on");
+        return call_error(call, lmdb_disk_full(call->txn)
+                                    ? "OOM the disk is nearly full: adding is refused, while "
+                                      "acknowledging, trimming and deleting go on"
+                                    : "OOM the store is nearly full: adding is refused, while "
+                                      "acknowledging, trimming and deleting go on");
     }
     if (!call_check(call, rc) ||
         (*stream == NULL &&
