@@ -75,8 +75,8 @@ def term_lets_handlers_finish_and_burns_no_attempt(tmp):
 @test
 def a_second_term_ends_handlers_at_once(tmp):
     add(tmp, 1)
-    first = worker(tmp, 'echo up; exec sleep 1000')
-    first.wait_for_output("up")
+    first = worker(tmp, 'echo begun; exec sleep 1000')
+    first.wait_for_output("begun")
     first.signal(signal.SIGTERM)
     first.wait_for_output("stopping")
     check(first.running())
@@ -88,8 +88,8 @@ def a_second_term_ends_handlers_at_once(tmp):
 @test
 def the_grace_ends_by_itself(tmp):
     add(tmp, 1)
-    first = worker(tmp, 'trap "" TERM; echo up; while :; do sleep 0.1; done', "--grace", "100ms")
-    first.wait_for_output("up")
+    first = worker(tmp, 'trap "" TERM; echo begun; while :; do sleep 0.1; done', "--grace", "100ms")
+    first.wait_for_output("begun")
     done = first.stop()  # TERM after 0.1 s, which it ignores, and KILL after 5 s
     equal(done.code, 0, done.err)
     equal(finish(tmp), {0: 1})
@@ -98,8 +98,8 @@ def the_grace_ends_by_itself(tmp):
 @test
 def sigint_stops_as_well(tmp):
     add(tmp, 1)
-    first = worker(tmp, "echo up")
-    first.wait_for_output("up")
+    first = worker(tmp, "echo begun")
+    first.wait_for_output("begun")
     first.signal(signal.SIGINT)
     equal(first.wait().code, 0)
 
@@ -107,8 +107,8 @@ def sigint_stops_as_well(tmp):
 @test
 def a_closed_terminal_stops_as_well(tmp):
     add(tmp, 1)
-    first = worker(tmp, 'echo up; until [ -e go ]; do sleep 0.05; done')
-    first.wait_for_output("up")
+    first = worker(tmp, 'echo begun; until [ -e go ]; do sleep 0.05; done')
+    first.wait_for_output("begun")
     first.signal(signal.SIGHUP)
     first.wait_for_output("stopping")
     (tmp / "go").touch()
@@ -120,21 +120,21 @@ def a_closed_terminal_stops_as_well(tmp):
 def under_nohup_a_closed_terminal_is_survived(tmp):
     add(tmp, 1)
     first = start(["sh", "-c", 'trap "" HUP; exec "$@"', "sh"] + impel_argv(
-        "run", *GROUP, "--", "sh", "-c", "echo up", store=tmp / "db"), tmp)
-    wait_for(lambda: first.out() == "up\n", what="the first handler")
+        "run", *GROUP, "--", "sh", "-c", "echo begun", store=tmp / "db"), tmp)
+    wait_for(lambda: first.out() == "begun\n", what="the first handler")
     first.signal(signal.SIGHUP)
     add(tmp, 1)
-    wait_for(lambda: first.out() == "up\nup\n", what="the second handler")
+    wait_for(lambda: first.out() == "begun\nbegun\n", what="the second handler")
     equal(first.stop().code, 0)
 
 
 @test
 def a_term_after_the_time_for_getting_idle_changes_no_words(tmp):
     add(tmp, 1)
-    first = worker(tmp, 'echo up; until [ -e go ]; do sleep 0.05; done', "--until-idle=300ms",
+    first = worker(tmp, 'echo begun; until [ -e go ]; do sleep 0.05; done', "--until-idle=300ms",
                    "--grace", "60s")
     first.wait_for_output("the time is over")
-    first.wait_for_output("up")
+    first.wait_for_output("begun")
     first.signal(signal.SIGTERM)
     (tmp / "go").touch()
     done = first.wait()
@@ -148,9 +148,9 @@ def a_term_after_the_time_for_getting_idle_changes_no_words(tmp):
 def what_a_killed_worker_held_runs_elsewhere(tmp):
     add(tmp, 3)
     dead_after = 1
-    first = worker(tmp, 'echo up; exec sleep 1000', "--concurrency", "3", "--dead-after", "1s",
+    first = worker(tmp, 'echo begun; exec sleep 1000', "--concurrency", "3", "--dead-after", "1s",
                    name="first")
-    wait_for(lambda: first.out().count("up") == 3, what="three handlers")
+    wait_for(lambda: first.out().count("begun") == 3, what="three handlers")
     second = worker(tmp, 'echo "$IMPEL_FIELD_n $IMPEL_ATTEMPT"', "--dead-after", "1s",
                     "--concurrency", "3", "--metrics-file", tmp / "m", name="second")
     second.wait_for_output("working on")
@@ -227,9 +227,9 @@ def a_wedged_command_is_ended_by_its_timeout(tmp):
 def a_paused_worker_loses_its_entries_and_goes_on(tmp):
     add(tmp, 1)
     options = ["--dead-after", "1s", "--backoff", "0s..0s"]
-    first = worker(tmp, '[ "$IMPEL_FIELD_n" != 0 ] || { echo up; exec sleep 1000; }', *options,
+    first = worker(tmp, '[ "$IMPEL_FIELD_n" != 0 ] || { echo begun; exec sleep 1000; }', *options,
                    "--metrics-file", tmp / "first", name="first")
-    first.wait_for_output("up")
+    first.wait_for_output("begun")
     second = worker(tmp, 'echo "$IMPEL_FIELD_n $IMPEL_ATTEMPT"', *options, "--metrics-file",
                     tmp / "second", name="second")
     second.wait_for_output("working on")
@@ -239,7 +239,7 @@ def a_paused_worker_loses_its_entries_and_goes_on(tmp):
     first.signal(signal.SIGCONT)
     first.wait_for_output("no longer ours")
     add(tmp, 3)  # n = 0 is among them, and finds it at work again
-    wait_for(lambda: first.out().count("up") == 2, what="the first worker to go on")
+    wait_for(lambda: first.out().count("begun") == 2, what="the first worker to go on")
     equal(counters(tmp / "second")["impel_redelivered_total"], 1)
 
 
@@ -248,9 +248,9 @@ def a_paused_worker_loses_its_entries_and_goes_on(tmp):
 @test
 def a_name_given_twice_is_an_error(tmp):
     add(tmp, 1)
-    first = worker(tmp, "echo up", "--consumer", "me", "--dead-after", "1s", name="first")
-    first.wait_for_output("up")
-    second = worker(tmp, "echo up", "--consumer", "me", "--dead-after", "1s", name="second")
+    first = worker(tmp, "echo begun", "--consumer", "me", "--dead-after", "1s", name="first")
+    first.wait_for_output("begun")
+    second = worker(tmp, "echo begun", "--consumer", "me", "--dead-after", "1s", name="second")
     done = second.wait()
     equal(done.code, 1, done.err)
     contains(done.err, "another worker is alive under this name")
@@ -261,19 +261,19 @@ def a_name_given_twice_is_an_error(tmp):
 def a_worker_that_slept_and_was_replaced_ends(tmp):
     add(tmp, 1)
     options = ["--consumer", "me", "--dead-after", "1s"]
-    first = worker(tmp, "echo up", *options, name="first")
-    first.wait_for_output("up")
+    first = worker(tmp, "echo begun", *options, name="first")
+    first.wait_for_output("begun")
     wait_for(lambda: pending(tmp) == 0, what="the ack")  # not to stop it inside a transaction
     first.signal(signal.SIGSTOP)
     # It waits until the silence of the first is long enough, which it takes a beat to know.
-    second = worker(tmp, "echo up", *options, name="second")
+    second = worker(tmp, "echo begun", *options, name="second")
     second.wait_for_output("working on")
     first.signal(signal.SIGCONT)
     done = first.wait()
     equal(done.code, 1, done.err)
     contains(done.err, "another worker runs under the name")
     add(tmp, 1)
-    second.wait_for_output("up")
+    second.wait_for_output("begun")
     equal(second.stop().code, 0)
 
 

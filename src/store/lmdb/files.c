@@ -169,12 +169,12 @@ static int file_missing(const struct lmdb_env *env)
 
 bool files_uncut(struct lmdb_env *env)
 {
+    int64_t seen = atomic_load(&env->size_seen); /* before it is asked: it may grow meanwhile */
     struct stat st;
 
-    if (env->data_fd < 0 || fstat(env->data_fd, &st) < 0 || st.st_size == 0) {
-        return env->size_seen == 0;
+    if (env->data_fd < 0 || fstat(env->data_fd, &st) < 0) {
+        return true;
     }
-    int64_t seen = atomic_load(&env->size_seen);
     if (st.st_size > seen) {
         atomic_store(&env->size_seen, st.st_size);
     }
