@@ -375,19 +375,23 @@ static int list_given(const struct gatherer *gatherer, struct impel_bytes **name
     return IMPEL_OK;
 }
 
-/* A stream nobody asked for by name is left out if it has no group and a dead-letter stream's name:
- * that one is seen in the groups that park to it. */
+static bool ends_with(struct impel_bytes name, const char *suffix)
+{
+    size_t size = strlen(suffix);
+
+    return name.size >= size &&
+           memcmp((const char *)name.data + name.size - size, suffix, size) == 0;
+}
+
+/* A stream nobody asked for by name is left out if it has no group and the name of a dead-letter
+ * stream, which is seen in the groups that park to it, or of the audit beside one. */
 static bool worth_showing(const struct gatherer *gatherer, const struct status_stream *stream)
 {
-    static const char suffix[] = ":dead";
-    size_t size = sizeof(suffix) - 1;
-
     if (gatherer->options->streams.count > 0 || stream->group_count > 0) {
         return true;
     }
-    return gatherer->options->group == NULL &&
-           (stream->name.size < size ||
-            memcmp((const char *)stream->name.data + stream->name.size - size, suffix, size) != 0);
+    return gatherer->options->group == NULL && !ends_with(stream->name, ":dead") &&
+           !ends_with(stream->name, ":dead:audit");
 }
 
 /* What was asked for by name and is not there is an error, lest a misspelt name pass for a healthy

@@ -1,0 +1,38 @@
+#!/usr/bin/python3
+"""100,000 parked entries are replayed, killed ten times on the way; and values of 64 MiB."""
+import os
+
+from impeltest import check, equal, impel_ok, main
+from deadhelp import (added_anew, audited, entries, facts, killed_replay, park_many, pending_again, raw)
+from everystore import every_store
+
+COUNT = 100000
+
+
+@every_store
+def each_of_very_many_is_added_once(tmp, store):
+    park_many(store, COUNT)
+    killed_replay(tmp, store, COUNT, 10, "--rate", "20000/s")
+    added_anew(store, COUNT)
+    records = audited(store)
+    equal((len(records), len(set(records))), (COUNT, COUNT))
+
+
+@every_store
+def each_of_very_many_is_put_back_once(tmp, store):
+    ids = park_many(store, COUNT)
+    killed_replay(tmp, store, COUNT, 10, "--in-place", "--rate", "20000/s")
+    pending_again(store, ids)
+
+
+@every_store
+def values_of_64_mib_come_back_whole(tmp, store):
+    client = raw(store)
+    values = [os.urandom(1 << 20) * 64 for _ in range(3)]
+    for value in values:
+        client.execute_command("XADD", "s:dead", "*", "v", value, *facts(b"s", b"1-0"))
+    equal(impel_ok("dead", "replay", "--stream", "s", store=store, deadline_s=120), "3 replayed\n")
+    check([e[1] for e in entries(store, "s")] == [[b"v", v] for v in values], "they differ")
+
+
+main()
