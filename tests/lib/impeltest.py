@@ -16,6 +16,7 @@ A deadline is how long a test may hang, not how long something should take: make
 """
 import collections
 import ctypes
+import importlib
 import json
 import os
 import pathlib
@@ -323,6 +324,21 @@ def _run_one(number, function):
         print("not ok %d - %s" % (number, name))
     sys.stdout.flush()
     return good
+
+
+def borrow(path):
+    """A file of tests as a module, for what else is in it: its own tests are not run."""
+    global main  # pylint: disable=global-statement
+    before, run_main = list(_tests), main
+    folder = str(pathlib.Path(path).resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    main = lambda: None  # pylint: disable=unnecessary-lambda-assignment
+    try:
+        return importlib.import_module(pathlib.Path(path).stem)
+    finally:
+        main = run_main
+        _tests[:] = before
 
 
 def main():

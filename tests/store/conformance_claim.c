@@ -156,6 +156,41 @@ TEST(nobodys_entries_do_not_need_a_consumer)
     CHECK(look_at(look(me(), LOOK_BEAT), "never seen") == NULL);
 }
 
+/* XNACK is a matter of the store's version. */
+TEST(what_XNACK_gave_back_is_recovered)
+{
+    suite_begin();
+    scene(foreign("f"), 4);
+    if (!command("XNACK s g FAIL IDS 2 3-0 1-0")) {
+        SKIP("the store has no XNACK");
+    }
+    CHECK(command("XNACK s g FATAL IDS 1 4-0"));
+    CHECK(row_of(id_of(1, 0))->owner.size == 0);
+    CHECK(row_of(id_of(1, 0))->idle_ms == -1);
+    struct request *look_request = look(me(), LOOK_BEAT);
+    CHECK_U64(look_request->look.pending, 4);
+    CHECK_U64(look_at(look_request, "f")->pending, 1);
+    struct request *request = claim_from(me(), "");
+    request->claim_from.nobody = true;
+    request->claim_from.flags |= CLAIM_SETTLE;
+    request->claim_from.dead_letter = span("s:dead");
+    request->claim_from.policy.max_deliveries = 5;
+    request->claim_from.policy.backoff_base_ms = 100000;
+    request->claim_from.policy.backoff_cap_ms = 100000;
+    (void)walk(request);
+    CHECK(request->claim_from.state == OWNER_NOBODY);
+    check_counts(request, 2, 0, 0);
+    CHECK(id_equal(request->claim_from.entries[0].entry->id, id_of(1, 0)));
+    CHECK(id_equal(request->claim_from.entries[1].entry->id, id_of(3, 0)));
+    CHECK(request->claim_from.entries[0].deliveries == 2);
+    CHECK(request->claim_from.entries[0].from == OWNER_NOBODY);
+    CHECK(request->claim_from.entries[0].idle_ms < 0);
+    CHECK_U64(request->claim_from.parked_count, 1);
+    CHECK_U64(length_of("s:dead"), 1);
+    CHECK_U64(pending_of("me"), 2);
+    CHECK_U64(pending_of("f"), 1);
+}
+
 TEST(a_claim_under_an_occupied_name_is_refused)
 {
     suite_begin();

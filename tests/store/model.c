@@ -177,6 +177,11 @@ size_t model_autoclaim(struct model *model,
     return claimed;
 }
 
+int64_t row_idle_ms(const struct model *model, const struct model_row *row)
+{
+    return row->owner == MODEL_NOBODY ? -1 : sub_saturating(model->now_ms, row->delivered_ms);
+}
+
 bool model_disown(struct model *model,
                   struct impel_bytes stream_name,
                   struct impel_bytes group_name,

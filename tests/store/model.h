@@ -89,6 +89,9 @@ bool model_force(struct model *model,
 
 /* ---- shared by the files of the model ---- */
 
+/* How long a row has been pending; -1 = it is nobody's: for ever. */
+int64_t row_idle_ms(const struct model *model, const struct model_row *row);
+
 void model_notify(struct model *model,
                   enum model_what what,
                   const struct request *request,

@@ -138,7 +138,7 @@ static bool walk_claim(struct model *model,
         return last || request->claim_from.claims_max == 0;
     }
     struct delivered *out = &request->claim_from.entries[request->claim_from.entry_count++];
-    out->idle_ms = sub_saturating(model->now_ms, row->delivered_ms);
+    out->idle_ms = row_idle_ms(model, row);
     out->from = state;
     out->entry = take(model, request, stream, group, row);
     out->deliveries = row->deliveries;
@@ -158,7 +158,7 @@ static bool walk_row(struct model *model, struct request *request, struct impel_
     struct pending_view view = {
         .id = id,
         .owner = request->claim_from.state,
-        .idle_ms = sub_saturating(model->now_ms, row->delivered_ms),
+        .idle_ms = row_idle_ms(model, row),
         .deliveries = row->deliveries,
         .exists = stream_entry(stream, id) != NULL,
     };

@@ -346,7 +346,7 @@ int model_pending(struct model *model, struct request *request)
         }
         struct pending_row *out = &request->pending.rows[request->pending.row_count++];
         out->id = row->id;
-        out->idle_ms = sub_saturating(model->now_ms, row->delivered_ms);
+        out->idle_ms = row_idle_ms(model, row);
         out->deliveries = row->deliveries;
         out->exists = stream_entry(stream, row->id) != NULL;
         ASSERT(arena_copy(&request->arena, owner, &out->owner));
@@ -472,6 +472,27 @@ static int call_delete_entry(struct model_stream *stream, struct impel_bytes tex
     return 1;
 }
 
+/* "xnack s g FAIL|FATAL IDS n id ..." */
+static int call_nack(struct model *model, const struct impel_bytes *args, size_t count)
+{
+    bool fatal = bytes_equal_nocase(args[3], "fatal");
+    int given = 0;
+
+    for (size_t i = 6; i < count; i++) {
+        struct impel_id id = ID_MIN;
+        struct model_group *group = NULL;
+        struct model_stream *stream = NULL;
+        if (id_parse(args[i], 0, &id) < 0 ||
+            model_find(model, args[1], args[2], &stream, &group) < 0) {
+            return -1;
+        }
+        const struct model_row *row = group_row(group, id);
+        int64_t deliveries = row == NULL ? 0 : row->deliveries;
+        given += model_disown(model, args[1], args[2], id, fatal ? INT64_MAX : deliveries);
+    }
+    return given;
+}
+
 static int call_command(struct model *model, const struct impel_bytes *args, size_t count)
 {
     struct model_stream *stream = count < 2 ? NULL : state_stream(&model->state, args[1]);
@@ -485,6 +506,9 @@ static int call_command(struct model *model, const struct impel_bytes *args, siz
             state_stream_delete(&model->state, stream);
         }
         return stream != NULL;
+    }
+    if (count >= 7 && bytes_equal_nocase(args[0], "xnack")) {
+        return call_nack(model, args, count);
     }
     if (count == 3 && bytes_equal_nocase(args[0], "xdel")) {
         return call_delete_entry(stream, args[2]);

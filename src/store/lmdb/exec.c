@@ -42,6 +42,11 @@ int exec_find(struct exec *exec,
     return rc < 0 ? exec_fail(exec, request, rc, status_text(rc)) : IMPEL_OK;
 }
 
+int64_t exec_idle_ms(const struct exec *exec, const struct lmdb_pending *row)
+{
+    return row->owner == 0 ? -1 : sub_saturating(exec->txn->now_ms, row->delivered_ms);
+}
+
 static int exec_call(struct exec *exec, struct request *request)
 {
     struct op *op = request->store_data;

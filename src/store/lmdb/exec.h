@@ -51,6 +51,8 @@ struct exec {
     unsigned wall_uses;
 };
 
+/* How long a row has been pending; -1 = it is nobody's: for ever. */
+int64_t exec_idle_ms(const struct exec *exec, const struct lmdb_pending *row);
 /* What every request begins with: the time. */
 void exec_begin(struct exec *exec, struct request *request);
 /* Carries a request out: IMPEL_OK, EXEC_BLOCKED, or its failure (in request->error as well). */

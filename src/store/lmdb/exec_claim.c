@@ -77,7 +77,7 @@ static int claim_row(struct claiming *claiming, const struct lmdb_pending *old)
     row.delivered_ms = exec->txn->now_ms;
     row.deliveries = add_saturating(old->deliveries, 1);
     place->deliveries = row.deliveries;
-    place->idle_ms = sub_saturating(exec->txn->now_ms, old->delivered_ms);
+    place->idle_ms = exec_idle_ms(exec, old);
     place->from = request->claim_from.state;
     place->stream_index = 0;
     request->claim_from.entry_count++;
@@ -152,7 +152,7 @@ static int walk_row(struct claiming *claiming, const struct lmdb_pending *row)
     struct pending_view view = {
         .id = row->id,
         .owner = request->claim_from.state,
-        .idle_ms = sub_saturating(claiming->exec->txn->now_ms, row->delivered_ms),
+        .idle_ms = exec_idle_ms(claiming->exec, row),
         .silence_ms = claiming->silence_ms,
         .deliveries = row->deliveries,
         .exists = exists >= 0,

@@ -130,7 +130,7 @@ static int info_group(struct exec *exec,
     rc = rc < 0 ? rc : lmdb_pending_first(exec->txn, group, &first);
     if (rc >= 0) {
         out->first_pending = first.id;
-        out->oldest_idle_ms = sub_saturating(exec->txn->now_ms, first.delivered_ms);
+        out->oldest_idle_ms = exec_idle_ms(exec, &first);
     }
     return rc == IMPEL_ERR_NOT_FOUND ? exec->txn->status : rc;
 }
@@ -178,7 +178,7 @@ static int pending_row(struct exec *exec,
 
     *out = (struct pending_row){
         .id = row->id,
-        .idle_ms = sub_saturating(exec->txn->now_ms, row->delivered_ms),
+        .idle_ms = exec_idle_ms(exec, row),
         .deliveries = row->deliveries,
         .exists = rc >= 0,
     };
