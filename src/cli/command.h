@@ -36,6 +36,7 @@ int command_run(struct options *options, struct impel_error *err);
 int command_sweep(struct options *options, struct impel_error *err);
 int command_status(struct options *options, struct impel_error *err);
 int command_explain(struct options *options, struct impel_error *err);
+int command_top(struct options *options, struct impel_error *err);
 int command_trim(struct options *options, struct impel_error *err);
 int command_dead(struct options *options, struct impel_error *err);
 int command_add(struct options *options, struct impel_error *err);

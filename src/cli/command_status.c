@@ -89,10 +89,11 @@ static void write_worker(struct buf *out, const struct status_worker *worker)
 static void write_group(struct buf *out, const struct status_group *group)
 {
     static const enum console_style styles[] = {STYLE_GOOD, STYLE_WARN, STYLE_WARN, STYLE_BAD};
-    char name[64], idle[DURATION_TEXT_SIZE], lag[24] = "unknown";
+    char name[64], idle[DURATION_TEXT_SIZE], lag[32] = "unknown";
 
     if (group->lag >= 0) {
-        snprintf(lag, sizeof(lag), "%lld", (long long)group->lag);
+        snprintf(lag, sizeof(lag), "%s%lld", group->lag_exact ? "" : "about ",
+                 (long long)group->lag);
     }
     buf_appendf(out, "  %s%s%s  %s%s%s: %s\n", console_style(1, STYLE_BOLD),
                 bytes_quote(group->name, name, sizeof(name)), console_style(1, STYLE_END),

@@ -60,12 +60,40 @@ const struct command command_table[] = {
             "is pending, what is abandoned and may be taken over now, what is abandoned but not "
             "due yet, what was parked, and which workers are alive. It changes nothing and does "
             "not beat, so where no beat was taken lately it says 'unknown'.\n\n"
-            "The exit code is 3 if a group needs attention: abandoned work that no live worker "
-            "will take, undelivered work without a worker, parked entries, lost entries.",
+            "What is undelivered is counted, because servers derive their lag from counters that "
+            "are wrong as soon as something was trimmed or deleted ahead of a group; more than "
+            "10,000 entries from both ends of a stream are not counted: then it says about. Lost "
+            "are entries that others trimmed or deleted while they were pending, or before the "
+            "group read them, until it has read past the gap.\n\n"
+            "The exit code is 3 if a group needs attention, and the first of these reasons is "
+            "told: lost entries; abandoned work that no live worker will take; work of workers "
+            "that may be dead, and nobody beats (unknown); undelivered work without a worker, or "
+            "whose consumers were not seen for --min-idle; parked entries.",
         .examples = "impel status --stream orders\n"
                     "impel status --json | jq '.streams[].groups[] | select(.health != \"ok\")'\n",
         .words_max = 0,
         .run = command_status,
+    },
+    {
+        .name = "top",
+        .bit = COMMAND_TOP,
+        .words = "",
+        .summary = "watch the groups and workers of a store, live",
+        .text =
+            "Shows every group (or those given) on the terminal, anew every --interval: its "
+            "health, what it has not read yet, what is pending, how much it finishes in a second, "
+            "how long the oldest pending entry has been idle, what was parked, and how many of its "
+            "workers are alive. Below stand the reason for the chosen group's health and its "
+            "workers. It changes nothing and does not beat.\n\n"
+            "Keys: s and S choose the order, r reverses it, / shows only names that contain a "
+            "text, the arrows choose a group, p pauses, space asks at once, h explains the "
+            "columns, q quits. Where asking takes long it asks less often, at most a quarter of "
+            "the time. With --once it prints the rows as plain text after one --interval.",
+        .examples = "impel top\n"
+                    "impel top --store redis://127.0.0.1:6379 --group workers\n"
+                    "impel top --once | sort -k5 -n\n",
+        .words_max = 0,
+        .run = command_top,
     },
     {
         .name = "explain",

@@ -91,11 +91,11 @@ const struct option_spec option_table[] = {
 
     {"once", NULL, NULL, NULL, NULL,
      "One pass, and end. The pass begins after watching the workers' beats for --dead-after, so that "
-     "nobody is judged by old news.",
-     OPTION_FLAG, COMMAND_SWEEP, 0, 0, AT(once), true},
+     "nobody is judged by old news. top: print the groups once, as plain text, and end.",
+     OPTION_FLAG, COMMAND_SWEEP | COMMAND_TOP, 0, 0, AT(once), true},
     {"interval", "DURATION", "1s", NULL, NULL,
-     "How often a group is swept, whoever of its workers and sweeps does it.",
-     OPTION_DURATION, COMMAND_SWEEP, 1, 0, AT(interval_ms), false},
+     "How often a group is swept, whoever of its workers and sweeps does it; how often top asks the store.",
+     OPTION_DURATION, COMMAND_SWEEP | COMMAND_TOP, 1, 0, AT(interval_ms), false},
     {"consumer-ttl", "DURATION", "0", NULL, NULL,
      "Delete consumers that are not Impel's, hold nothing and were inactive for this long. 0 = never.",
      OPTION_DURATION, COMMAND_SWEEP, 0, 0, AT(consumer_ttl_ms), false},

@@ -22,6 +22,8 @@ struct gatherer {
     const struct options *options;
     struct arena *arena;
     struct impel_error *err;
+    uint64_t count_max;            /* for lag */
+    const struct status *previous; /* may be NULL */
 };
 
 static int no_memory(const struct gatherer *gatherer)
@@ -50,7 +52,7 @@ static void count_row(const struct gatherer *gatherer,
         group->not_due++;
         break;
     case VERDICT_REAP:
-        group->lost++;
+        group->lost_pending++;
         group->abandoned++;
         break;
     case VERDICT_CLAIM:
@@ -156,7 +158,8 @@ static int take_look(const struct gatherer *gatherer,
 
 struct count_parked {
     struct impel_bytes group;
-    uint64_t count;
+    uint64_t ours; /* of this group */
+    uint64_t all;
 };
 
 static int count_record(void *user, struct impel_bytes stream, const struct entry *entry)
@@ -165,31 +168,93 @@ static int count_record(void *user, struct impel_bytes stream, const struct entr
     struct dead_record record;
 
     (void)stream;
-    if (dead_record_parse(entry, &record) && bytes_equal(record.original_group, parked->group)) {
-        parked->count++;
-    }
+    parked->all++;
+    parked->ours +=
+        dead_record_parse(entry, &record) && bytes_equal(record.original_group, parked->group);
     return 0;
+}
+
+/* The same group in the gathering before, if there was one. */
+static const struct status_group *
+find_previous(const struct status *previous, struct impel_bytes stream, struct impel_bytes group)
+{
+    for (size_t i = 0; previous != NULL && i < previous->stream_count; i++) {
+        const struct status_stream *other = &previous->streams[i];
+        for (size_t j = 0; bytes_equal(other->name, stream) && j < other->group_count; j++) {
+            if (bytes_equal(other->groups[j].name, group)) {
+                return &other->groups[j];
+            }
+        }
+    }
+    return NULL;
+}
+
+static int count_parked(const struct gatherer *gatherer,
+                        struct impel_bytes dead_letter,
+                        struct impel_id from,
+                        struct count_parked *parked)
+{
+    struct pages pages = {
+        .store = gatherer->store,
+        .stream = dead_letter,
+        .start = from,
+        .end = ID_MAX,
+        .entry = count_record,
+        .user = parked,
+    };
+
+    parked->ours = parked->all = 0;
+    return pages_walk(&pages, gatherer->err);
+}
+
+/* Counts the records of this group. Whoever gathered before has counted most of them: if there are as
+ * many as then and those that came since, the new ones are counted alone. */
+static int count_records(const struct gatherer *gatherer,
+                         struct status_group *group,
+                         struct impel_bytes stream,
+                         const struct request *info)
+{
+    const struct status_group *before = find_previous(gatherer->previous, stream, group->name);
+    struct count_parked parked = {.group = group->name};
+    struct impel_id from = before == NULL ? ID_MIN : before->dead_last_id;
+    int rc = IMPEL_OK;
+
+    group->dead_last_id = info->info.last_id;
+    group->dead_length = info->info.length;
+    if (before != NULL && id_equal(from, info->info.last_id) &&
+        before->dead_length == info->info.length) {
+        group->parked = before->parked;
+        return IMPEL_OK;
+    }
+    if (before != NULL && id_next(&from)) {
+        rc = count_parked(gatherer, info->stream, from, &parked);
+        if (rc < 0 || before->dead_length + parked.all == info->info.length) {
+            group->parked = before->parked + parked.ours;
+            return rc;
+        }
+    }
+    rc = count_parked(gatherer, info->stream, ID_MIN, &parked);
+    group->parked = parked.ours;
+    return rc;
 }
 
 static int gather_parked(const struct gatherer *gatherer,
                          struct status_group *group,
                          struct impel_bytes stream)
 {
-    struct count_parked parked = {.group = group->name};
-    struct pages pages = {
-        .store = gatherer->store,
-        .start = ID_MIN,
-        .end = ID_MAX,
-        .entry = count_record,
-        .user = &parked,
-    };
+    struct impel_bytes dead_letter;
+    struct request *info = NULL;
     int rc;
 
-    if (!options_dead_letter(gatherer->options, gatherer->arena, stream, &pages.stream)) {
+    if (!options_dead_letter(gatherer->options, gatherer->arena, stream, &dead_letter)) {
         return no_memory(gatherer);
     }
-    rc = pages_walk(&pages, gatherer->err);
-    group->parked = parked.count;
+    info = session_request(REQUEST_INFO, dead_letter, (struct impel_bytes){0});
+    rc = session_ask(gatherer->store, info, gatherer->err);
+    if (rc >= 0 && info->info.exists) {
+        rc = count_records(gatherer, group, stream, info);
+    }
+    request_free(info);
     return rc == IMPEL_ERR_WRONG_TYPE ? IMPEL_OK : rc;
 }
 
@@ -212,7 +277,30 @@ gather_group(const struct gatherer *gatherer, struct status_group *group, struct
     if (rc >= 0) {
         rc = gather_parked(gatherer, group, stream);
     }
-    status_judge(group, stream);
+    if (rc >= 0 && group->lag > 0 && group->live_count == 0 && group->foreign_count > 0) {
+        rc = facts_seen_ms(gatherer->store, stream, group->name, &group->seen_ms, gatherer->err);
+    }
+    group->lost = group->lost_pending + group->lost_unread;
+    struct policy policy = options_policy(gatherer->options);
+    status_judge(group, stream, &policy);
+    return rc;
+}
+
+static int take_facts(const struct gatherer *gatherer,
+                      struct status_group *group,
+                      const struct request *info,
+                      const struct info_group *from)
+{
+    struct group_lag lag;
+    int rc = facts_lag(gatherer->store, info, from, gatherer->count_max, &lag, gatherer->err);
+
+    *group = (struct status_group){
+        .lag = rc < 0 ? -1 : lag.entries,
+        .lag_exact = rc >= 0 && lag.exact,
+        .oldest_idle_ms = from->oldest_idle_ms > IDLE_MAX_MS ? -1 : from->oldest_idle_ms,
+        .lost_unread = facts_lost_unread(info, from),
+        .seen_ms = -1,
+    };
     return rc;
 }
 
@@ -233,14 +321,11 @@ static int take_groups(const struct gatherer *gatherer,
         if (only != NULL && !bytes_equal(from->name, bytes_of(only))) {
             continue;
         }
-        *group = (struct status_group){.lag = from->lag, .oldest_idle_ms = from->oldest_idle_ms};
-        if (from->oldest_idle_ms > IDLE_MAX_MS) {
-            group->oldest_idle_ms = -1;
-        }
+        rc = take_facts(gatherer, group, info, from);
         if (!arena_copy(gatherer->arena, from->name, &group->name)) {
             return no_memory(gatherer);
         }
-        rc = gather_group(gatherer, group, stream->name);
+        rc = rc < 0 ? rc : gather_group(gatherer, group, stream->name);
         stream->group_count++;
     }
     return rc;
@@ -256,6 +341,7 @@ static int gather_stream(const struct gatherer *gatherer, struct status_stream *
     if (rc >= 0) {
         exists = info->info.exists;
         stream->length = info->info.length;
+        stream->entries_added = info->info.entries_added;
         rc = take_groups(gatherer, stream, info);
     }
     request_free(info);
@@ -422,7 +508,14 @@ int status_gather(struct status *status,
                   const struct options *options,
                   struct impel_error *err)
 {
-    struct gatherer gatherer = {store, options, &status->arena, err};
+    struct gatherer gatherer = {
+        .store = store,
+        .options = options,
+        .arena = &status->arena,
+        .err = err,
+        .count_max = status->previous == NULL ? LAG_COUNT_MAX : LAG_COUNT_MAX / 10,
+        .previous = status->previous,
+    };
     bool given = options->streams.count > 0;
     struct impel_bytes *names = NULL;
     size_t count = 0;

@@ -5,6 +5,8 @@ import signal
 
 from impeltest import (check, contains, equal, impel, impel_argv, impel_ok, main, start, test,
                        wait_for)
+import everystore
+from everystore import add, every_store, read
 
 GROUP_KEYS = ["group", "lag", "pending", "oldest_idle_ms", "abandoned", "not_due", "parked", "lost",
               "health", "reason", "workers"]
@@ -140,6 +142,95 @@ def parked_and_lost_entries_need_attention(tmp):
         "groups"] if g["lost"]], what="the lost entry")[0]
     equal((group["lost"], group["health"]), (1, "attention"))
     contains(group["reason"], "gone from the stream")
+
+
+def one_group(store, *args):
+    return everystore.status(store, "--stream", "s", "--group", "g", *args)[0]["groups"][0]
+
+
+def check_group(store, args, want, part):
+    """A row of a table: what the one group's JSON has, and what stands in its reason."""
+    group = one_group(store, *args)
+    for key, value in want.items():
+        equal(group[key], value, "%s with %s in %s" % (key, args, group))
+    contains(group["reason"], part)
+
+
+@every_store
+def every_state_of_an_entry_is_counted(tmp, store):
+    """The same entries from being added to being settled; after each step the numbers are right."""
+    due = ["--min-idle", "1ms", "--backoff", "0"]
+    call = everystore.call
+    add(store, "s", *["%d-0" % i for i in range(1, 7)])
+    call(store, "XGROUP", "CREATE", "s", "g", "0")
+    none = {"lag": 6, "pending": 0, "oldest_idle_ms": None, "abandoned": 0, "not_due": 0,
+            "parked": 0, "lost": 0, "workers": []}
+    check_group(store, [], dict(none, health="attention"), "6 undelivered entries and no live worker")
+    read(store, "s", "g", "c", 4)
+    held = {"lag": 2, "pending": 4, "abandoned": 0, "not_due": 4, "parked": 0, "lost": 0}
+    check_group(store, [], dict(held, health="ok"), "not idle for long enough yet")
+    check_group(store, due, dict(held, abandoned=4, not_due=0, health="attention"),
+                "4 abandoned entries and no live worker")
+    call(store, "XACK", "s", "g", "1-0")
+    call(store, "XCLAIM", "s", "g", "c", "0", "2-0", "RETRYCOUNT", "9")
+    call(store, "XCLAIM", "s", "g", "impel-released", "0", "3-0", "TIME", "1", "RETRYCOUNT", "0",
+         "JUSTID")
+    check_group(store, [], dict(lag=2, pending=3, abandoned=1, not_due=2, lost=0), "1 abandoned")
+    call(store, "XDEL", "s", "4-0")
+    check_group(store, [], dict(lag=2, pending=3, abandoned=1, not_due=2, lost=0), "1 abandoned")
+    check_group(store, due, dict(pending=3, abandoned=3, lost=1, health="attention"),
+                "1 pending entry is gone from the stream")
+    impel_ok("sweep", "--once", "--stream", "s", "--group", "g", *due, "--dead-after", "200ms",
+             store=store)
+    check_group(store, [], dict(lag=2, pending=1, abandoned=1, parked=1, lost=0), "1 abandoned")
+    call(store, "XACK", "s", "g", "3-0")
+    check_group(store, [], dict(lag=2, pending=0, parked=1, health="attention"), "1 parked entry")
+    call(store, "DEL", "s:dead")
+    check_group(store, [], dict(lag=2, parked=0, health="ok"), "somebody who comes for it")
+    check_group(store, ["--min-idle", "1ms"], dict(lag=2, health="attention"),
+                "2 undelivered entries, and no consumer came for")
+    call(store, "XACK", "s", "g", *read(store, "s", "g", "c"))
+    check_group(store, ["--min-idle", "1ms"], dict(lag=0, pending=0, health="ok"), "nothing to do")
+
+
+@every_store
+def lag_is_what_is_left_whatever_the_server_says(tmp, store):
+    """Servers derive it from counters, which trimming and deleting ahead of a group falsify."""
+    call = everystore.call
+    add(store, "s", *["%d-0" % i for i in range(1, 6)])
+    call(store, "XGROUP", "CREATE", "s", "g", "0")
+    call(store, "XACK", "s", "g", *read(store, "s", "g", "c", 1))
+    equal(one_group(store)["lag"], 4)
+    call(store, "XTRIM", "s", "MAXLEN", "1")
+    group = one_group(store)  # Redis 7.0 still says 4
+    equal((group["lag"], group["lost"], group["health"]), (1, 3, "attention"))
+    contains(group["reason"], "3 unread entries are gone from the stream")
+    call(store, "XACK", "s", "g", *read(store, "s", "g", "c"))
+    group = one_group(store)  # Redis 7.0 says 3
+    equal((group["lag"], group["lost"], group["health"]), (0, 0, "ok"))
+
+    add(store, "s", *["%d-0" % i for i in range(6, 12)])
+    call(store, "XDEL", "s", "8-0", "10-0")  # now it does not say anything
+    equal(one_group(store)["lag"], 4)
+    read(store, "s", "g", "c", 2)
+    equal((one_group(store)["lag"], one_group(store)["pending"]), (2, 2))
+    call(store, "XADD", "s", "MAXLEN", "1", "12-0", "n", "v")
+    equal(one_group(store)["lag"], 1)
+    call(store, "XGROUP", "SETID", "s", "g", "12-0")
+    equal(one_group(store)["lag"], 0)
+    call(store, "XTRIM", "s", "MAXLEN", "0")
+    equal(one_group(store)["lag"], 0)
+
+
+@every_store
+def a_long_way_to_go_is_counted_from_the_shorter_side(tmp, store):
+    everystore.add_many(store, "s", 12000)
+    everystore.call(store, "XGROUP", "CREATE", "s", "g", "0")
+    first = read(store, "s", "g", "c", 3)
+    everystore.call(store, "XDEL", "s", everystore.ids(store)[11990])
+    equal(one_group(store)["lag"], 11996)
+    everystore.call(store, "XTRIM", "s", "MINID", first[2])
+    equal(one_group(store)["lag"], 11996)
 
 
 @test
