@@ -18,9 +18,7 @@ void top_release(struct top *top)
     status_release(&top->now);
     status_release(&top->before);
     free(top->rows);
-    for (size_t i = 0; i < ARRAY_SIZE(top->chosen); i++) {
-        free((void *)(uintptr_t)top->chosen[i].data);
-    }
+    arena_release(&top->names);
     *top = (struct top){0};
 }
 
@@ -147,9 +145,9 @@ static void find_chosen(struct top *top)
 {
     size_t last = top->row_count == 0 ? 0 : top->row_count - 1;
 
-    for (size_t i = 0; top->chosen[0].data != NULL && i < top->row_count; i++) {
-        if (bytes_equal(top->rows[i].stream->name, top->chosen[0]) &&
-            bytes_equal(top->rows[i].group->name, top->chosen[1])) {
+    for (size_t i = 0; top->chosen_stream.data != NULL && i < top->row_count; i++) {
+        if (bytes_equal(top->rows[i].stream->name, top->chosen_stream) &&
+            bytes_equal(top->rows[i].group->name, top->chosen_group)) {
             top->chosen_at = i;
             return;
         }
@@ -157,46 +155,45 @@ static void find_chosen(struct top *top)
     top->chosen_at = top->chosen_at < last ? top->chosen_at : last;
 }
 
+/* A row more, unless the filter leaves it out. False if memory is out. */
+static bool
+add_row(struct top *top, const struct status_stream *stream, const struct status_group *group)
+{
+    struct top_row row = {.stream = stream, .group = group};
+
+    if (!contains(stream->name, top->filter) && !contains(group->name, top->filter)) {
+        return true;
+    }
+    if (top->row_count == top->row_room) {
+        size_t room = top->row_room == 0 ? 64 : top->row_room * 2;
+        struct top_row *rows = realloc(top->rows, room * sizeof(*rows));
+        if (rows == NULL) {
+            return false;
+        }
+        top->rows = rows;
+        top->row_room = room;
+    }
+    find_rates(top, &row);
+    top->rows[top->row_count++] = row;
+    return true;
+}
+
 bool top_arrange(struct top *top)
 {
+    bool kept = true;
+
     top->row_count = 0;
     for (size_t i = 0; i < top->now.stream_count; i++) {
         const struct status_stream *stream = &top->now.streams[i];
-        for (size_t j = 0; j < stream->group_count; j++) {
-            struct top_row row = {.stream = stream, .group = &stream->groups[j]};
-            if (!contains(stream->name, top->filter) &&
-                !contains(stream->groups[j].name, top->filter)) {
-                continue;
-            }
-            if (top->row_count == top->row_room) {
-                size_t room = top->row_room == 0 ? 64 : top->row_room * 2;
-                struct top_row *rows = realloc(top->rows, room * sizeof(*rows));
-                if (rows == NULL) {
-                    return false;
-                }
-                top->rows = rows;
-                top->row_room = room;
-            }
-            find_rates(top, &row);
-            top->rows[top->row_count++] = row;
+        for (size_t j = 0; kept && j < stream->group_count; j++) {
+            kept = add_row(top, stream, &stream->groups[j]);
         }
     }
     if (top->row_count > 0) {
         qsort_r(top->rows, top->row_count, sizeof(*top->rows), compare_rows, top);
     }
     find_chosen(top);
-    return true;
-}
-
-static void keep_name(struct impel_bytes *kept, struct impel_bytes name)
-{
-    void *copy = malloc(name.size + 1);
-
-    if (copy != NULL) {
-        memcpy(copy, name.size > 0 ? name.data : "", name.size);
-        free((void *)(uintptr_t)kept->data);
-        *kept = (struct impel_bytes){copy, name.size};
-    }
+    return kept;
 }
 
 void top_move(struct top *top, long by)
@@ -209,8 +206,12 @@ void top_move(struct top *top, long by)
     }
     at = at < 0 ? 0 : at > last ? last : at;
     top->chosen_at = (size_t)at;
-    keep_name(&top->chosen[0], top->rows[at].stream->name);
-    keep_name(&top->chosen[1], top->rows[at].group->name);
+    /* Where memory is out, the choice stays with its line instead. */
+    arena_release(&top->names);
+    if (!arena_copy(&top->names, top->rows[at].stream->name, &top->chosen_stream) ||
+        !arena_copy(&top->names, top->rows[at].group->name, &top->chosen_group)) {
+        top->chosen_stream = (struct impel_bytes){0};
+    }
 }
 
 /* ---- columns ---- */

@@ -37,10 +37,10 @@ struct top {
     enum top_sort sort;
     bool reverse;
     char filter[TOP_TEXT_MAX]; /* only rows whose stream or group contains it */
-    struct impel_bytes
-        chosen[2];    /* stream and group of the chosen row, owned; NULL data: the first */
-    size_t chosen_at; /* its row */
-    char error[400];  /* why the last gathering failed; "" */
+    struct impel_bytes chosen_stream, chosen_group; /* data NULL: nobody has chosen yet */
+    struct arena names;                             /* of these two */
+    size_t chosen_at;                               /* its row */
+    char error[400];                                /* why the last gathering failed; "" */
 };
 
 void top_release(struct top *top);
@@ -52,7 +52,7 @@ bool top_arrange(struct top *top);
 /* Moves the choice by so many rows. */
 void top_move(struct top *top, long by);
 
-/* A line of text for a terminal, cut to `width` columns; `style` is for all of it. */
+/* A line of text for a terminal, to be cut to its width; `style` is for all of it. */
 struct top_line {
     char text[512];
     enum console_style style;
