@@ -6,6 +6,7 @@
 #include "cli/console.h"
 #include "cli/group_sweep.h"
 #include "cli/session.h"
+#include "cli/sweep_trim.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -21,6 +22,7 @@ struct sweeper {
     struct group_sweep *groups;
     size_t group_count;
     struct logging logging;
+    struct sweep_trim trim;
     const char *metrics_file;
     int64_t metrics_ms;  /* when it was written last */
     bool metrics_failed; /* and that was said */
@@ -214,6 +216,25 @@ static int print_reports(const struct sweeper *sweeper, bool json, struct impel_
     return rc;
 }
 
+/* Each stream once, in whichever of the groups it was named first. */
+static void trim_streams(struct sweeper *sweeper)
+{
+    if (!sweep_trim_due(&sweeper->trim, clock_now_ms())) {
+        return;
+    }
+    for (size_t i = 0; i < sweeper->group_count && !stop_wanted(); i++) {
+        struct impel_bytes stream = sweeper->groups[i].stream;
+        bool seen = false;
+        for (size_t j = 0; j < i; j++) {
+            seen |= bytes_equal(sweeper->groups[j].stream, stream);
+        }
+        if (!seen) {
+            sweep_trim_stream(&sweeper->trim, sweeper->store, stream);
+        }
+    }
+    sweep_trim_over(&sweeper->trim, clock_now_ms());
+}
+
 static int sweep_once(struct sweeper *sweeper, bool json, struct impel_error *err)
 {
     int rc = watch_beats(sweeper, err);
@@ -226,6 +247,9 @@ static int sweep_once(struct sweeper *sweeper, bool json, struct impel_error *er
         } else if (group->status < 0) {
             rc = error_set(err, group->status, "the sweep failed: %s", status_text(group->status));
         }
+    }
+    if (rc >= 0) {
+        trim_streams(sweeper);
     }
     return rc < 0 ? rc : print_reports(sweeper, json, err);
 }
@@ -246,6 +270,7 @@ static void sweep_on(struct sweeper *sweeper)
             own_ms = group->status < 0 && own_ms < WAIT_MS ? WAIT_MS : own_ms;
             deadline_ms = own_ms < deadline_ms ? own_ms : deadline_ms;
         }
+        trim_streams(sweeper);
         if (now_ms - sweeper->metrics_ms >= METRICS_MS) {
             sweeper->metrics_ms = now_ms;
             write_metrics(sweeper);
@@ -354,6 +379,7 @@ int command_sweep(struct options *options, struct impel_error *err)
         return command_needs("group", err);
     }
     logging_init(&sweeper.logging, options);
+    sweep_trim_init(&sweeper.trim, options, &sweeper.logging);
     block_signals(&sweeper.before);
     signal(SIGTERM, on_signal);
     signal(SIGINT, on_signal);
@@ -374,6 +400,7 @@ int command_sweep(struct options *options, struct impel_error *err)
     for (size_t i = 0; of_group != NULL && i < config_count; i++) {
         options_release(&of_group[i]);
     }
+    sweep_trim_release(&sweeper.trim);
     logging_release(&sweeper.logging);
     return rc < 0 ? rc : EXIT_DONE;
 }

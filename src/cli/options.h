@@ -111,6 +111,7 @@ struct options {
     int64_t count;
     bool reverse;
 
+    bool trim;
     struct keep keep;
     struct text_list ignored_groups;
     int64_t stalled_after_ms;

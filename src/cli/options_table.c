@@ -179,18 +179,21 @@ const struct option_spec option_table[] = {
      "Leave the drill's folder and stream in place, and say where they are.",
      OPTION_FLAG, COMMAND_DRILL, 0, 0, AT(keep_scene), true},
 
+    {"trim", NULL, NULL, NULL, NULL,
+     "Once a minute remove from the streams what every group has finished with, as impel trim does.",
+     OPTION_FLAG, COMMAND_SWEEP, 0, 0, AT(trim), false},
     {"keep", "DURATION|N", NULL, NULL, NULL,
      "Leave entries that are younger than DURATION, or the last N, although all groups have finished "
      "with them.",
-     OPTION_KEEP, COMMAND_TRIM, 0, 0, AT(keep), false},
+     OPTION_KEEP, COMMAND_TRIM | COMMAND_SWEEP, 0, 0, AT(keep), false},
     {"ignore-group", "GROUP", NULL, NULL, NULL,
      "This group holds nothing back: what it has not finished with may go, and is then lost for it. For "
      "a group that is stalled and will not come back. May be repeated.",
-     OPTION_LIST, COMMAND_TRIM, 1, 0, AT(ignored_groups), false},
+     OPTION_LIST, COMMAND_TRIM | COMMAND_SWEEP, 1, 0, AT(ignored_groups), false},
     {"stalled-after", "DURATION", "1h", NULL, NULL,
      "A group with unfinished work counts as stalled when no worker of it is alive and none of its "
      "consumers was seen for this long.",
-     OPTION_DURATION, COMMAND_TRIM, 0, 0, AT(stalled_after_ms), false},
+     OPTION_DURATION, COMMAND_TRIM | COMMAND_SWEEP, 0, 0, AT(stalled_after_ms), false},
     {"dry-run", NULL, NULL, NULL, NULL,
      "Only show what would be done.",
      OPTION_FLAG, COMMAND_TRIM | COMMAND_DEAD, 0, 0, AT(dry_run), true},

@@ -68,7 +68,7 @@ static int check_ignored(const struct trim_report *report,
                          const struct trim_plan *plan,
                          struct impel_error *err)
 {
-    for (size_t i = 0; i < plan->ignored->count; i++) {
+    for (size_t i = 0; !plan->many && i < plan->ignored->count; i++) {
         struct impel_bytes name = bytes_of(plan->ignored->texts[i]);
         char stream[64], quoted[64];
         bool found = false;

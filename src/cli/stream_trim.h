@@ -15,6 +15,7 @@ struct trim_plan {
     const struct text_list *ignored; /* groups that hold nothing back */
     int64_t stalled_ms;
     bool dry_run; /* only count */
+    bool many;    /* not every stream has to have each ignored group */
 };
 
 /* A group, as far as a trim is concerned. */

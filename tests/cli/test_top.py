@@ -9,7 +9,7 @@ import struct
 import termios
 
 from impeltest import (SLOWNESS, Failed, check, contains, equal, impel, impel_argv, impel_ok, main,
-                       now, start, test, wait_for)
+                       now, start, start_redis, test, wait_for)
 from everystore import add, call, every_store, read
 
 LEAVE = "\x1b[?1049l"  # back from the other screen: the terminal is as it was
@@ -134,6 +134,23 @@ def rates_and_workers_are_live(tmp):
     screen.until("beat")
     worker.kill()
     screen.until("unknown")  # nobody else beats, so nobody can call it dead
+    screen.keys("q")
+    equal(screen.end(), 0)
+
+
+@test
+def a_server_that_went_away_is_told_and_waited_for(tmp):
+    server, port = start_redis(tmp)
+    store = "redis://127.0.0.1:%d" % port
+    make = ["call", "XGROUP", "CREATE", "s", "g", "0", "MKSTREAM"]
+    impel_ok(*make, store=store)
+    screen = Screen(store, "--interval", "200ms")
+    screen.until("1 group")
+    server.kill()
+    screen.until("old numbers: ")
+    start_redis(tmp, port=port)
+    impel_ok(*make, store=store)
+    screen.until("q quit", len(screen.text))
     screen.keys("q")
     equal(screen.end(), 0)
 

@@ -168,6 +168,29 @@ def a_stream_that_nobody_reads_is_left_alone(tmp, store):
     contains(done.err, "no group 'H'")
 
 
+@every_store
+def a_sweep_trims_as_well(tmp, store):
+    for stream in ("s", "t"):
+        add(store, stream, "1-0", "2-0", "3-0")
+        call(store, "XGROUP", "CREATE", stream, "g", "0")
+        call(store, "XACK", stream, "g", *read(store, stream, "g", "a", 2))
+    call(store, "XGROUP", "CREATE", "t", "old", "0")
+    args = ["--stream", "s", "--stream", "t", "--group", "g", "--dead-after", "200ms",
+            "--log-format", "logfmt"]
+    done = impel("sweep", "--once", *args, store=store)
+    equal((done.code, len(ids(store)), len(ids(store, "t"))), (0, 3, 3), done.err)
+    done = impel("sweep", "--once", "--trim", "--keep", "2", *args, store=store)
+    equal((done.code, ids(store)), (0, ["2-0", "3-0"]), done.err)
+    daemon = start(impel_argv("sweep", "--trim", *args, store=store), tmp)
+    daemon.wait_for_output("event=stalled")
+    daemon.wait_for_output("event=trimmed")
+    equal((ids(store), len(ids(store, "t"))), (["3-0"], 3))
+    contains(daemon.err(), "group=old")
+    equal(daemon.stop().code, 0)
+    done = impel("sweep", "--once", "--trim", "--ignore-group", "old", *args, store=store)
+    equal((done.code, ids(store, "t")), (0, ["3-0"]), done.err)
+
+
 @test
 def misuse_is_named(tmp):
     db = tmp / "db"
