@@ -213,6 +213,12 @@ bool engine_arm(struct engine *engine)
     return env_watch_arm(engine->env, &engine->watch, engine->seen_word, engine->seen_commit);
 }
 
+bool engine_outdated(const struct engine *engine)
+{
+    return engine->seen_word != side_word(&engine->env->side) ||
+           engine->seen_commit != env_commit_number(engine->env);
+}
+
 void engine_disarm(struct engine *engine)
 {
     env_watch_disarm(engine->env, &engine->watch);

@@ -80,6 +80,8 @@ void engine_abort(struct engine *engine);
 /* To be called when clients wait: another process's commit calls `wake`. False: there has been one
  * already. */
 bool engine_arm(struct engine *engine);
+/* Has another process committed what waiters have not been tried on? */
+bool engine_outdated(const struct engine *engine);
 void engine_disarm(struct engine *engine);
 /* All waiters have been tried on what is committed now; to be called before they are. */
 void engine_seen(struct engine *engine);

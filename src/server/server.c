@@ -86,7 +86,11 @@ static void on_wake(uv_async_t *async)
 {
     struct server *server = async->data;
 
-    server->wake_all = server->blocked_count > 0;
+    /* The watcher may have seen a commit of this process before it was told of it. */
+    if (server->blocked_count > 0 &&
+        (engine_outdated(&server->engine) || !engine_arm(&server->engine))) {
+        server->wake_all = true;
+    }
 }
 
 /* From the store's watcher thread. */
