@@ -108,12 +108,11 @@ int mover_refuse_groups(struct impel_bytes stream,
                         const struct impel_bytes *other,
                         struct impel_error *err)
 {
-    char name[100], group[100] = "another group";
+    char name[100], quoted[80], group[100] = "another group";
 
     if (other != NULL) {
-        (void)snprintf(group, sizeof(group), "the group '");
-        bytes_quote(*other, group + 11, sizeof(group) - 13);
-        (void)strcat(group, "'");
+        (void)snprintf(group, sizeof(group), "the group '%s'",
+                       bytes_quote(*other, quoted, sizeof(quoted)));
     }
     return error_set(err, IMPEL_ERR_INVALID,
                      "'%s' also has %s, which would get the entries as new work: --in-place "
@@ -206,7 +205,23 @@ find_place(struct mover *mover, const struct dead_record *record, struct impel_e
 
 /* ---- dry runs ---- */
 
-/* What a put-back of this entry would find. */
+/* What a put-back would find, by what is in the stream, pending, and delivered. */
+static enum replay_result
+back_result(const struct request *range, const struct request *pending, const struct request *info)
+{
+    if (range->range.entry_count == 0) {
+        return REPLAY_GONE;
+    }
+    for (size_t i = 0; i < info->info.group_count; i++) {
+        const struct info_group *group = &info->info.groups[i];
+        if (bytes_equal(group->name, info->group) &&
+            id_compare(range->range.start, group->last_delivered) > 0) {
+            return REPLAY_STANDS;
+        }
+    }
+    return pending->pending.row_count > 0 ? REPLAY_STANDS : REPLAY_DONE;
+}
+
 static int foresee_back(struct mover *mover,
                         const struct request *batch,
                         struct replay_item *item,
@@ -217,25 +232,16 @@ static int foresee_back(struct mover *mover,
     struct request *info = session_request(REQUEST_INFO, batch->stream, batch->group);
     int rc = IMPEL_ERR_NOMEM;
 
-    if (range != NULL && pending != NULL) {
+    if (range == NULL || pending == NULL || info == NULL) {
+        (void)error_set(err, rc, "out of memory");
+    } else {
         range->range.start = range->range.end = item->original_id;
         pending->pending.start = pending->pending.end = item->original_id;
         range->range.count = pending->pending.count = 1;
-    }
-    rc = session_ask(mover->dead->store, range, err);
-    rc = rc < 0 ? rc : session_ask(mover->dead->store, pending, err);
-    rc = rc < 0 ? rc : session_ask(mover->dead->store, info, err);
-    if (rc >= 0) {
-        item->result = range->range.entry_count == 0    ? REPLAY_GONE
-                       : pending->pending.row_count > 0 ? REPLAY_STANDS
-                                                        : REPLAY_DONE;
-        for (size_t i = 0; i < info->info.group_count; i++) {
-            const struct info_group *group = &info->info.groups[i];
-            if (bytes_equal(group->name, batch->group) && item->result == REPLAY_DONE &&
-                id_compare(item->original_id, group->last_delivered) > 0) {
-                item->result = REPLAY_STANDS;
-            }
-        }
+        rc = session_ask(mover->dead->store, range, err);
+        rc = rc < 0 ? rc : session_ask(mover->dead->store, pending, err);
+        rc = rc < 0 ? rc : session_ask(mover->dead->store, info, err);
+        item->result = rc < 0 ? REPLAY_NONE : back_result(range, pending, info);
     }
     request_free(range);
     request_free(pending);
