@@ -101,4 +101,18 @@ def a_server_that_is_not_there_is_told(tmp):
     equal("s3cret" in done.err, False, done.err)
 
 
+@test
+def a_server_that_may_evict_streams_is_named(tmp):
+    """Under memory pressure it would delete whole streams, groups and all, without a word."""
+    for policy, told in [("allkeys-lru", True), ("volatile-lru", False), ("noeviction", False)]:
+        _, port = start_redis(tmp, "--maxmemory-policy", policy)
+        store = "redis://127.0.0.1:%d" % port
+        done = impel("status", store=store)
+        equal((done.code, "maxmemory-policy is %s; make it noeviction" % policy in done.err),
+              (0, told), done.err)
+        done = impel("run", "--stream", "s", "--group", "g", "--until-idle", "--", "true",
+                     store=store)
+        equal((done.code, "may throw whole streams away" in done.err), (0, told), done.err)
+
+
 main()

@@ -231,6 +231,15 @@ def a_long_way_to_go_is_counted_from_the_shorter_side(tmp, store):
     equal(one_group(store)["lag"], 11996)
     everystore.call(store, "XTRIM", "s", "MINID", first[2])
     equal(one_group(store)["lag"], 11996)
+    everystore.add_many(store, "t", 25000)
+    everystore.call(store, "XGROUP", "CREATE", "t", "g", "0")
+    read(store, "t", "g", "c", 12000)
+    where = ["--stream", "t", "--group", "g"]
+    equal(everystore.status(store, *where)[0]["groups"][0]["lag"], 13000)
+    contains(impel("status", *where, store=store).out, "undelivered about 13000, pending 12000")
+    everystore.call(store, "XDEL", "t", everystore.ids(store, "t")[20000])
+    equal(everystore.status(store, *where)[0]["groups"][0]["lag"], None)
+    contains(impel("status", *where, store=store).out, "undelivered unknown, pending 12000")
 
 
 @test

@@ -38,6 +38,7 @@ enum step {
     STEP_INFO_VERSION,
     STEP_ID,
     STEP_SERVER,
+    STEP_MEMORY,
     STEP_TIME,
     STEP_KILL,
 };
@@ -211,6 +212,9 @@ static int greeting_send(struct op *op, struct buf *out)
                 (const char *const[]){"CLIENT", "SETINFO", "LIB-VER", IMPEL_VERSION, NULL});
     greet_words(op, out, STEP_TIME, (const char *const[]){"TIME", NULL});
     greet_words(op, out, STEP_SERVER, (const char *const[]){"INFO", "server", NULL});
+    if (link == &link->store->main) {
+        greet_words(op, out, STEP_MEMORY, (const char *const[]){"INFO", "memory", NULL});
+    }
     greet_words(op, out, STEP_ID, (const char *const[]){"CLIENT", "ID", NULL});
     return (int)op->replies;
 }
@@ -256,6 +260,22 @@ static void learn_server(struct link *link, const struct value *reply, char *run
     if (info_field(reply->bytes, "redis_version", version, sizeof(version)) &&
         sscanf(version, "%u.%u", &major, &minor) == 2) {
         link->store->old = major < 6 || (major == 6 && minor < 2);
+    }
+}
+
+/* A server that evicts any key when its memory is full evicts streams, and with one all its groups. */
+static void learn_memory(struct redis_store *store, const struct value *reply)
+{
+    char policy[32] = "";
+
+    if ((reply->kind == VALUE_BULK || reply->kind == VALUE_VERBATIM) && !store->said_evicts &&
+        info_field(reply->bytes, "maxmemory_policy", policy, sizeof(policy)) &&
+        strncmp(policy, "allkeys", 7) == 0) {
+        store->said_evicts = true;
+        store_say(store, "evicts", 2,
+                  "redis at %s may throw whole streams away when its memory is full: its "
+                  "maxmemory-policy is %s; make it noeviction",
+                  store->url.shown, policy);
     }
 }
 
@@ -323,6 +343,9 @@ static enum op_next greeting_take(struct op *op, const struct value *reply)
             link->client_id = 0; /* the old number means nothing to this server */
             memcpy(link->run_id, run_id, sizeof(run_id));
         }
+        return OP_MORE;
+    case STEP_MEMORY:
+        learn_memory(link->store, reply);
         return OP_MORE;
     case STEP_ID:
         id = reply->kind == VALUE_INTEGER ? reply->integer : 0;
