@@ -1,16 +1,20 @@
 # A few words over meson. Everything is built in build/, build-asan/ and build-tsan/.
-.PHONY: all deps build demo test soak bench lint format fresh install clean
+.PHONY: all deps needs build demo test soak bench lint format fresh install clean
 J ?= $(shell nproc)
 
 all: build
 
+# What the tests need, too; a build alone asks for less.
 deps:
+	@tools/deps test
+
+needs:
 	@tools/deps
 
 build: build/build.ninja
 	@ninja -C build -j$(J)
 
-build/build.ninja: | deps
+build/build.ninja: | needs
 	@test -f $@ || meson setup build
 
 demo: build/build.ninja
