@@ -11,6 +11,7 @@
 enum {
     EXPIRE_KEYS_MAX = 100, /* at a time: others wait meanwhile */
     SLOW_COMMIT_MS = 100,
+    EXPIRES_COUNTED_MAX = 100000, /* INFO is asked for often */
     REPLY_KEPT_BYTES = 64 * 1024, /* of memory, from one reply to the next */
 };
 
@@ -296,6 +297,12 @@ int engine_key_count(struct engine *engine, uint64_t *count)
 {
     engine->txn.now_ms = engine->now_ms;
     return lmdb_key_count(&engine->txn, count);
+}
+
+int engine_expire_count(struct engine *engine, uint64_t *count, int64_t *mean_ms)
+{
+    engine->txn.now_ms = engine->now_ms;
+    return lmdb_expire_count(&engine->txn, EXPIRES_COUNTED_MAX, count, mean_ms);
 }
 
 int engine_expire(struct engine *engine, int64_t *next_ms)

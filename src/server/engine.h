@@ -95,6 +95,8 @@ int engine_group_ready(struct engine *engine,
                        struct impel_bytes group,
                        bool *ready);
 int engine_key_count(struct engine *engine, uint64_t *count);
+/* How many keys will expire, and after how long on average. */
+int engine_expire_count(struct engine *engine, uint64_t *count, int64_t *mean_ms);
 /* Deletes keys that have expired, some at a time, and tells when the next will (unix ms; INT64_MAX =
  * none). In a transaction that reads it only tells. Signals as a command does. */
 int engine_expire(struct engine *engine, int64_t *next_ms);

@@ -147,10 +147,13 @@ static void put_cluster(struct server *server, struct buf *out)
 
 static void put_keyspace(struct server *server, struct buf *out)
 {
-    uint64_t count = 0;
+    uint64_t count = 0, expires = 0;
+    int64_t mean_ms = 0;
 
-    if (engine_key_count(&server->engine, &count) >= 0 && count > 0) {
-        buf_appendf(out, "db0:keys=%llu,expires=0,avg_ttl=0\r\n", (unsigned long long)count);
+    if (engine_key_count(&server->engine, &count) >= 0 && count > 0 &&
+        engine_expire_count(&server->engine, &expires, &mean_ms) >= 0) {
+        buf_appendf(out, "db0:keys=%llu,expires=%llu,avg_ttl=%lld\r\n", (unsigned long long)count,
+                    (unsigned long long)expires, (long long)mean_ms);
     }
 }
 

@@ -72,6 +72,7 @@ void command_shutdown(struct serve *serve);
 void command_ok(struct serve *serve);
 void command_none(struct serve *serve); /* an empty array */
 void command_zero(struct serve *serve);
+void command_script_exists(struct serve *serve);
 void command_cluster(struct serve *serve);
 void command_acl_whoami(struct serve *serve);
 void command_debug_sleep(struct serve *serve);

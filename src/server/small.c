@@ -24,6 +24,15 @@ void command_zero(struct serve *serve)
     resp_put_number(serve->out, 0);
 }
 
+/* No script is ever here. */
+void command_script_exists(struct serve *serve)
+{
+    resp_put_array(serve->out, serve->arg_count - 2);
+    for (size_t i = 2; i < serve->arg_count; i++) {
+        resp_put_number(serve->out, 0);
+    }
+}
+
 void command_cluster(struct serve *serve)
 {
     own_error(serve, "ERR This instance has cluster support disabled");

@@ -133,6 +133,28 @@ def a_scan_gives_every_key_once(tmp):
 
 
 @test
+def info_counts_what_there_is(tmp):
+    served = Served(tmp)
+    r = served.client()
+    equal(r.info("keyspace"), {})
+    for i in range(30):
+        r.xadd("s%d" % i, {"f": "v"})
+    equal(r.info("keyspace"), {"db0": {"keys": 30, "expires": 0, "avg_ttl": 0}})
+    for i in range(10):
+        r.expire("s%d" % i, 1000 * (i + 1))
+    got = r.info("keyspace")["db0"]
+    equal((got["keys"], got["expires"]), (30, 10))
+    check(5400000 < got["avg_ttl"] <= 5500000, got)
+    r.persist("s0")
+    r.delete("s1")
+    r.pexpire("s2", 1)
+    wait_for(lambda: r.info("keyspace")["db0"]["keys"] == 28, what="the expiry of a key")
+    equal(r.info("keyspace")["db0"]["expires"], 7)
+    equal(r.execute_command("SCRIPT", "EXISTS", "a", "b"), [False, False])
+    equal(r.execute_command("DEBUG", "OBJECT", "s4"), "OK")
+
+
+@test
 def what_a_key_is(tmp):
     r = Served(tmp).client()
     r.xadd("s", {"f": "v" * 1000})

@@ -5,6 +5,12 @@
  * that wait for one of them. */
 #include "store/lmdb/txn.h"
 
+#include <string.h>
+
+enum {
+    EXPIRY_KEY_SIZE = 17, /* 'x', when, the key's number */
+};
+
 int lmdb_key_expires(struct lmdb_txn *txn, struct impel_bytes name, int64_t *expires_ms)
 {
     struct disk_key disk;
@@ -46,7 +52,7 @@ static int first_due(struct lmdb_txn *txn, int64_t *expires_ms, struct impel_byt
     MDB_val value;
     int rc = row_seek(txn, DB_CATALOG, &key, 1, &value);
 
-    if (rc >= 0 && key.mv_size != 17) {
+    if (rc >= 0 && key.mv_size != EXPIRY_KEY_SIZE) {
         return lmdb_fail(txn, IMPEL_ERR_CORRUPT, "a row of a key's expiry");
     }
     if (rc >= 0) {
@@ -81,4 +87,33 @@ int lmdb_expire_due(struct lmdb_txn *txn, size_t count_max, int64_t *next_ms)
         }
     }
     return rc;
+}
+
+int lmdb_expire_count(struct lmdb_txn *txn, uint64_t count_max, uint64_t *count, int64_t *mean_ms)
+{
+    uint8_t after[EXPIRY_KEY_SIZE] = {'x'};
+    double sum_ms = 0;
+    int rc = IMPEL_OK;
+
+    *count = 0;
+    *mean_ms = 0;
+    while (*count < count_max) {
+        MDB_val value;
+        MDB_val key = {EXPIRY_KEY_SIZE, after};
+        rc = row_seek(txn, DB_CATALOG, &key, 1, &value);
+        if (rc < 0) {
+            break;
+        }
+        if (key.mv_size != EXPIRY_KEY_SIZE) {
+            return lmdb_fail(txn, IMPEL_ERR_CORRUPT, "a row of a key's expiry");
+        }
+        memcpy(after, key.mv_data, EXPIRY_KEY_SIZE);
+        sum_ms += (double)((int64_t)get_be64(after + 1) - txn->now_ms);
+        *count += 1;
+        put_be64(after + 9, get_be64(after + 9) + 1); /* no key has the last of all numbers */
+    }
+    if (*count > 0 && sum_ms > 0) {
+        *mean_ms = (int64_t)(sum_ms / (double)*count);
+    }
+    return rc == IMPEL_ERR_NOT_FOUND ? IMPEL_OK : rc;
 }

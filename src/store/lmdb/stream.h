@@ -83,6 +83,8 @@ int lmdb_key_expire(struct lmdb_txn *txn, struct impel_bytes name, int64_t expir
 /* Deletes keys that have expired, at most so many. `next_ms` is when the next one will, INT64_MAX
  * if none. In a transaction that only reads it deletes nothing and tells the first of all. */
 int lmdb_expire_due(struct lmdb_txn *txn, size_t count_max, int64_t *next_ms);
+/* How many keys will expire and after how long on average; looks at `count_max` at most. */
+int lmdb_expire_count(struct lmdb_txn *txn, uint64_t count_max, uint64_t *count, int64_t *mean_ms);
 /* The key gets another name, over whatever had it. NOT_FOUND. */
 int lmdb_key_rename(struct lmdb_txn *txn, struct impel_bytes from, struct impel_bytes to);
 /* A copy with all that belongs to it, expiry included, over whatever had the name. NOT_FOUND. */
