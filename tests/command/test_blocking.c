@@ -169,6 +169,27 @@ TEST(a_group_that_goes_ends_its_readers)
     }
 }
 
+TEST(what_is_given_back_wakes_who_claims)
+{
+    fresh();
+    other("XADD s 1 f v", "1-0");
+    other("XGROUP CREATE s g 0", "OK");
+    other("XREADGROUP GROUP g c STREAMS s >", "s 1-0 f v");
+    struct request *request = wait_begin("XREADGROUP GROUP g d BLOCK 0 CLAIM 1000000 STREAMS s >");
+    int64_t next_ms = store_turn(here, clock_ms());
+    CHECK(next_ms > 0 && next_ms <= 1000000); /* when it will be due */
+    other("XGROUP CREATECONSUMER s g e", "1");
+    CHECK(!over(clock_ms()));
+    CHECK(!over(clock_ms() + 2000000)); /* only this clock has come so far */
+    other("XNACK s g FAIL IDS 1 1", "1");
+    for (int64_t end = clock_ms() + 60000; !over(clock_ms());) {
+        CHECK(clock_ms() < end);
+    }
+    CHECK(strncmp(text_of(request), "s 1-0 f v ", 10) == 0);
+    request_free(request);
+    other("XPENDING s g", "1 1-0 1-0 d 1");
+}
+
 TEST(another_type_ends_a_groups_reader)
 {
     fresh();

@@ -256,14 +256,16 @@ static bool serve_history(struct reading *reading)
     struct lmdb_pending row;
     struct lmdb_raw raw;
     struct impel_id start = reading->source->id;
-    bool exists, fits = true;
+    bool exists = false, fits = true;
+    bool sized = reading->words->bytes_max != UINT64_MAX;
     bool good = id_next(&start) &&
                 call_check(call, lmdb_walk_owned(&walk, call->txn, reading->consumer, start));
     int more = 0;
 
     while (good && reading->budget->stream > 0 && (more = lmdb_next_pending(&walk, &row)) > 0) {
-        good = call_entry_exists(call, reading->source->stream, row.id, &raw, &exists) &&
-               budget_take(call, reading->budget, exists ? &raw : NULL, &fits);
+        good =
+            (!sized || call_entry_exists(call, reading->source->stream, row.id, &raw, &exists)) &&
+            budget_take(call, reading->budget, exists ? &raw : NULL, &fits);
         if (!good || !fits) {
             break;
         }
