@@ -32,6 +32,12 @@
  * ("10": how many these are). CLAIM_SETTLE's reason is "max-deliveries", its error empty. The
  * stream is created if it is missing.
  *
+ * ATTEMPTS. A requeued entry begins a new life: its pending row counts from 1 again. What it had
+ * before is kept beside the stream, per group under the copy's ID (never in the fields), and
+ * CLAIM_FROM adds it to the row's deliveries wherever it judges: backoff, limit, the record. Fences
+ * and what a worker is told go by the row alone. It goes with the row that is requeued or parked;
+ * what was acknowledged since is swept up, a bounded part at each LOOK that takes the stamp.
+ *
  * Except where it says otherwise a missing stream or group is IMPEL_ERR_NO_GROUP, a key of another
  * type IMPEL_ERR_WRONG_TYPE, and both leave everything as it was. */
 #ifndef IMPEL_CORE_REQUEST_H
@@ -124,7 +130,15 @@ struct delivered {
 /* An entry that was parked or reaped on the way, for reports. */
 struct settled {
     struct impel_id id;
-    int64_t deliveries;
+    int64_t deliveries; /* with what the entry carries (ATTEMPTS) */
+};
+
+/* An entry that was requeued or handed over. */
+struct moved {
+    struct impel_id id;
+    struct impel_id copy; /* REQUEUE: the copy's ID */
+    int64_t deliveries;   /* so far, with what the entry carries (ATTEMPTS) */
+    int64_t idle_ms;
 };
 
 /* Where the sweep of a group stands, kept in the workers table for whoever sweeps next. */
@@ -140,6 +154,8 @@ struct look_owner {
     bool in_table;
     int64_t beat_age_ms;    /* in the table: store time - beat; else -1 */
     int64_t oldest_idle_ms; /* of the first pending entry by ID; -1 if none */
+    int64_t seen_age_ms;    /* since the consumer last asked for entries, or on servers before Redis
+                               7.2 since it last got some; -1 without a consumer */
     struct token token;     /* in the table: as seen */
 };
 
@@ -167,6 +183,17 @@ enum claim_flags {
     CLAIM_LAST = 1,
     /* Park and reap what is due for it (dead-letter stream in `dead_letter`). */
     CLAIM_SETTLE = 2,
+    /* For a sweep without a worker, at most one of these, instead of claiming; `claims_max` bounds
+     * them, and the moved payload of a step is about 1 MiB at most beside one entry.
+     * REQUEUE: copy the entry to the end of its stream and acknowledge it. */
+    CLAIM_REQUEUE = 4,
+    /* Give it to the consumer `heir` as its next delivery; if there is none of that name it is left
+     * as due. */
+    CLAIM_HAND_OVER = 8,
+    /* Park it, reason "abandoned". */
+    CLAIM_PARK = 16,
+    /* REQUEUE also where the stream has another group, to which the copy would be new work. */
+    CLAIM_ALL_GROUPS = 32,
 };
 
 /* ---- records that are replayed or dropped ---- */
@@ -303,7 +330,8 @@ struct request {
             uint32_t claims_max;            /* in: claim at most this many; 0 = only find */
             unsigned flags;                 /* in: enum claim_flags */
             struct policy policy;           /* in */
-            struct impel_bytes dead_letter; /* in: with CLAIM_SETTLE */
+            struct impel_bytes dead_letter; /* in: with CLAIM_SETTLE, CLAIM_PARK */
+            struct impel_bytes heir;        /* in: with CLAIM_HAND_OVER; not the owner itself */
             enum owner_state state;         /* out: the owner's state in this step */
             enum beat_result beat;          /* out */
             struct delivered *entries;      /* out: claimed, IDs ascending */
@@ -312,18 +340,24 @@ struct request {
             size_t parked_count;
             struct settled *reaped; /* out */
             size_t reaped_count;
-            size_t park_failed; /* out: left pending because the dead-letter stream refused */
+            struct moved *moved; /* out: requeued or handed over, IDs ascending */
+            size_t moved_count;
+            bool other_groups;  /* out: something was due for REQUEUE, but the stream has another
+                                   group: counted in `due` */
+            size_t park_failed; /* out: left pending because the dead-letter stream refused, or with
+                                   REQUEUE the stream */
             struct impel_error park_error; /* out: why, of the first */
             size_t rows;                   /* out: examined */
             size_t due;      /* out: due for a claim, but not claimed (claims_max, CLAIM_LAST) */
             size_t due_last; /* out: of these, left because CLAIM_LAST was not set */
             struct impel_id due_first; /* out: the first of `due`; 0-0 if none */
             size_t not_due;            /* out: abandoned, but not idle for long enough yet */
-            int64_t wait_ms;           /* out: until the first of these is due; -1 if none */
+            int64_t wait_ms;           /* out: until the first of these is due; -1 if none. Of a
+                                          requeued entry a store may say less */
             /* Out: where to go on; 0-0 = this PEL's end was reached. The store keeps (owner, next)
              * as the group's sweep_cursor. The walk stops in front of the row that `claims_max`
              * left no room for, unless claims_max was 0. Rows that are parked, reaped, not due or
-             * left for CLAIM_LAST do not stop it. */
+             * left for CLAIM_LAST do not stop it, unless a store finds the step large enough. */
             struct impel_id next;
         } claim_from;
         struct {
@@ -353,7 +387,8 @@ struct request {
                 struct impel_bytes owner; /* empty = nobody */
                 int64_t idle_ms;          /* may be negative if the clock was set back */
                 int64_t deliveries;
-                bool exists; /* the entry is still in the stream */
+                int64_t carried; /* deliveries before it was requeued (ATTEMPTS) */
+                bool exists;     /* the entry is still in the stream */
             } * rows;
             size_t row_count;
         } pending;

@@ -12,7 +12,7 @@ enum {
 const struct native native_table[] = {
     {"impel.beat", 1, true, native_parse_beat, native_answer_beat, REQUEST_BEAT},
     {"impel.look", 3, true, native_parse_look, native_answer_look, REQUEST_LOOK},
-    {"impel.claim", 11, true, native_parse_claim, native_answer_claim, REQUEST_CLAIM_FROM},
+    {"impel.claim", 14, true, native_parse_claim, native_answer_claim, REQUEST_CLAIM_FROM},
     {"impel.take", 2, true, native_parse_items, native_answer_take, REQUEST_RETRY},
     {"impel.renew", 2, true, native_parse_items, native_answer_renew, REQUEST_RENEW},
     {"impel.ack", 2, true, native_parse_ack, native_answer_ack, REQUEST_ACK},
@@ -61,7 +61,7 @@ parse_common(struct request *request, const struct impel_bytes *args, size_t arg
     request->consumer = words[1];
     if (keys == 3 && request->kind == REQUEST_PARK) {
         request->items.dead_letter = args[4];
-    } else if (keys == 3 && request->kind == REQUEST_CLAIM_FROM) {
+    } else if (keys == 4 && request->kind == REQUEST_CLAIM_FROM) {
         request->claim_from.dead_letter = args[4];
     } else if (keys == 4 && request->kind == REQUEST_REPLAY) {
         request->replay.dead_letter = args[4];

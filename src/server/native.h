@@ -6,8 +6,9 @@
  *
  *     IMPEL.NAME  numkeys key...  group consumer token dead-after old  words of the step...
  *
- * The keys are the stream, a name that only scripts need, and for CLAIM, PARK and REPLAY the
- * dead-letter stream, for REPLAY also the audit stream; for READ all of them are streams. `token` is hexadecimal, `old` is ignored. The answer is
+ * The keys are the stream, a name that only scripts need, for CLAIM, PARK and REPLAY the dead-letter
+ * stream, for REPLAY also the audit stream, and for CLAIM, LOOK and PENDING one more name that only
+ * scripts need; for READ all of them are streams. `token` is hexadecimal, `old` is ignored. The answer is
  * an array that begins with the store's time in unix ms, or an error: REPLACED, FENCED, NOGROUP,
  * WRONGTYPE. */
 #ifndef IMPEL_SERVER_NATIVE_H

@@ -53,7 +53,7 @@ bool native_answer_pending(const struct request *request, struct value *out, str
 
     for (size_t i = 0; list != NULL && i < count; i++) {
         const struct pending_row *each = &request->pending.rows[i];
-        struct value *row = value_list_init(&list[i], VALUE_ARRAY, 5, arena);
+        struct value *row = value_list_init(&list[i], VALUE_ARRAY, 6, arena);
         struct impel_bytes owner;
         if (row == NULL || !native_put_id(&row[0], each->id, arena) ||
             !arena_copy(arena, each->owner, &owner)) {
@@ -63,6 +63,7 @@ bool native_answer_pending(const struct request *request, struct value *out, str
         row[2] = value_integer(each->idle_ms);
         row[3] = value_integer(each->deliveries);
         row[4] = value_integer(each->exists);
+        row[5] = value_integer(each->carried);
     }
     return list != NULL;
 }

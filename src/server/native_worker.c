@@ -48,17 +48,38 @@ bool native_answer_leave(const struct request *request, struct value *out, struc
 
 /* ---- claim ---- */
 
+static bool parse_action(struct impel_bytes word, unsigned *flags)
+{
+    static const struct {
+        const char *word;
+        unsigned flag;
+    } actions[] = {{"", 0},
+                   {"requeue", CLAIM_REQUEUE},
+                   {"hand-over", CLAIM_HAND_OVER},
+                   {"park", CLAIM_PARK}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(actions); i++) {
+        if (bytes_equal(word, bytes_of(actions[i].word))) {
+            *flags = actions[i].flag;
+            return true;
+        }
+    }
+    return false;
+}
+
 bool native_parse_claim(struct request *request, const struct impel_bytes *words, size_t count)
 {
     struct policy *policy = &request->claim_from.policy;
 
-    if (count != 11) {
+    if (count != 14 || !parse_action(words[11], &request->claim_from.flags)) {
         return false;
     }
+    request->claim_from.heir = words[12];
     request->claim_from.owner = words[0];
     request->claim_from.nobody = native_flag(words[1]);
-    request->claim_from.flags =
-        (native_flag(words[5]) ? CLAIM_LAST : 0U) | (native_flag(words[6]) ? CLAIM_SETTLE : 0U);
+    request->claim_from.flags |= (native_flag(words[5]) ? CLAIM_LAST : 0U) |
+                                 (native_flag(words[6]) ? CLAIM_SETTLE : 0U) |
+                                 (native_flag(words[13]) ? CLAIM_ALL_GROUPS : 0U);
     return native_id(words[2], &request->claim_from.from) &&
            native_count(words[3], &request->claim_from.rows_max) &&
            native_count(words[4], &request->claim_from.claims_max) &&
@@ -101,9 +122,27 @@ put_settled(struct value *out, const struct settled *settled, size_t count, stru
     return list != NULL;
 }
 
+static bool put_moved(struct value *out, const struct request *request, struct arena *arena)
+{
+    size_t count = request->claim_from.moved_count;
+    struct value *list = value_list_init(out, VALUE_ARRAY, count * 4, arena);
+
+    for (size_t i = 0; list != NULL && i < count; i++) {
+        const struct moved *moved = &request->claim_from.moved[i];
+        struct value *row = &list[i * 4];
+        if (!native_put_id(&row[0], moved->id, arena) ||
+            !native_put_id(&row[1], moved->copy, arena)) {
+            return false;
+        }
+        row[2] = value_integer(moved->deliveries);
+        row[3] = value_integer(moved->idle_ms);
+    }
+    return list != NULL;
+}
+
 bool native_answer_claim(const struct request *request, struct value *out, struct arena *arena)
 {
-    struct value *items = native_list(request, out, 17, arena);
+    struct value *items = native_list(request, out, 19, arena);
     struct impel_bytes why = {NULL, 0};
 
     if (items == NULL || !arena_copy(arena, bytes_of(request->claim_from.park_error.text), &why) ||
@@ -112,6 +151,7 @@ bool native_answer_claim(const struct request *request, struct value *out, struc
                      arena) ||
         !put_settled(&items[5], request->claim_from.reaped, request->claim_from.reaped_count,
                      arena) ||
+        !put_moved(&items[17], request, arena) ||
         !native_put_id(&items[11], request->claim_from.due_first, arena) ||
         !native_put_id(&items[14], request->claim_from.next, arena)) {
         return false;
@@ -125,8 +165,9 @@ bool native_answer_claim(const struct request *request, struct value *out, struc
     items[10] = value_integer((int64_t)request->claim_from.due_last);
     items[12] = value_integer((int64_t)request->claim_from.not_due);
     items[13] = value_integer(request->claim_from.wait_ms);
-    items[15] = (struct value){.kind = VALUE_ARRAY}; /* nothing is too large to be parked here */
+    items[15] = (struct value){.kind = VALUE_ARRAY}; /* nothing is too large for a step here */
     items[16] = value_text("");
+    items[18] = value_integer(request->claim_from.other_groups);
     return true;
 }
 
@@ -141,7 +182,7 @@ bool native_parse_look(struct request *request, const struct impel_bytes *words,
 
 static bool put_owner(struct value *out, const struct look_owner *owner, struct arena *arena)
 {
-    struct value *row = value_list_init(out, VALUE_ARRAY, 7, arena);
+    struct value *row = value_list_init(out, VALUE_ARRAY, 8, arena);
     char *token = arena_alloc(arena, (size_t)TOKEN_SIZE * 2 + 1);
     struct impel_bytes name;
 
@@ -158,6 +199,7 @@ static bool put_owner(struct value *out, const struct look_owner *owner, struct 
     row[4] = value_integer(owner->beat_age_ms);
     row[5] = value_integer(owner->oldest_idle_ms);
     row[6] = value_text(owner->in_table ? token : "");
+    row[7] = value_integer(owner->seen_age_ms);
     return true;
 }
 

@@ -146,7 +146,7 @@ TEST(the_workers_table_is_on_the_slot_of_its_stream)
         struct request *request = request_new(REQUEST_BEAT);
         struct op op = {.store = (struct redis_store *)store, .request = request};
         request->group = bytes_of("g}{x");
-        struct impel_bytes key = table_key(&op, bytes_of(names[i]));
+        struct impel_bytes key = helper_key(&op, bytes_of(names[i]), i % 2 == 0 ? 'w' : 'a');
         if (slot_of(store, key) != slot_of(store, bytes_of(names[i]))) {
             printf("# %s: %.*s\n", names[i], (int)key.size, (const char *)key.data);
             CHECK(false);

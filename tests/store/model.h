@@ -23,6 +23,7 @@ enum model_what {
     MODEL_RELEASED,
     MODEL_ACKED,
     MODEL_PARKED,
+    MODEL_MOVED,    /* requeued (the row is gone) or handed over */
     MODEL_REAPED,   /* the row was taken away because the entry is gone */
     MODEL_DROPPED,  /* a consumer was deleted; `owner` is its name */
     MODEL_BEAT,     /* a beat of `owner` was written */
@@ -146,6 +147,7 @@ struct model_parking {
     struct model_row *row;
     const struct entry *entry;
     struct impel_bytes dead_letter, reason, error;
+    int64_t deliveries; /* for the record */
 };
 int model_park(struct model *model,
                struct request *request,

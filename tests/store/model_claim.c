@@ -41,7 +41,7 @@ static struct entry *park_record(struct model *model,
         {bytes_of("original_stream"), parking->stream->name},
         {bytes_of("original_group"), parking->group->name},
         {bytes_of("consumer"), group_owner_name(parking->group, row)},
-        {bytes_of("deliveries"), number_text(request, row->deliveries)},
+        {bytes_of("deliveries"), number_text(request, parking->deliveries)},
         {bytes_of("reason"), parking->reason},
         {bytes_of("error"), parking->error},
         {bytes_of("last_active_ms"), number_text(request, row->delivered_ms)},
@@ -71,6 +71,7 @@ int model_park(struct model *model,
     }
     struct entry *record = park_record(model, request, parking, id);
     model_notify(model, MODEL_PARKED, request, parking->stream, parking->group, parking->row);
+    group_carried_set(parking->group, parking->row->id, 0);
     group_row_delete(parking->group, parking->row);
     /* Making a stream may move all of them: nothing of the parking is used after this. */
     stream_append(state_stream_make(&model->state, parking->dead_letter), record);
@@ -98,16 +99,24 @@ static struct entry *take(struct model *model,
     return copy;
 }
 
-static void walk_park(struct model *model, struct request *request, struct impel_id id)
+static int64_t total_of(const struct model_group *group, const struct model_row *row)
+{
+    return row->deliveries < 0 ? row->deliveries
+                               : add_saturating(row->deliveries, group_carried(group, row->id));
+}
+
+static void
+walk_park(struct model *model, struct request *request, struct impel_id id, const char *reason)
 {
     struct model_parking parking = {.dead_letter = request->claim_from.dead_letter,
-                                    .reason = bytes_of("max-deliveries")};
+                                    .reason = bytes_of(reason)};
     struct impel_error err = {0};
 
     (void)model_find(model, request->stream, request->group, &parking.stream, &parking.group);
     parking.row = group_row(parking.group, id);
     parking.entry = stream_entry(parking.stream, id);
-    struct settled settled = {id, parking.row->deliveries};
+    parking.deliveries = total_of(parking.group, parking.row);
+    struct settled settled = {id, parking.deliveries};
     if (model_park(model, request, &parking, &err) < 0) {
         if (request->claim_from.park_failed++ == 0) {
             request->claim_from.park_error = err;
@@ -115,6 +124,102 @@ static void walk_park(struct model *model, struct request *request, struct impel
         return;
     }
     request->claim_from.parked[request->claim_from.parked_count++] = settled;
+}
+
+/* ---- instead of a claim ---- */
+
+enum {
+    CLAIM_MOVES = CLAIM_REQUEUE | CLAIM_HAND_OVER | CLAIM_PARK,
+    MOVE_BYTES = 1024 * 1024,
+};
+
+/* The payload that this step has copied so far. */
+static size_t moved_bytes(const struct model_stream *stream, const struct request *request)
+{
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < request->claim_from.moved_count; i++) {
+        const struct entry *entry = stream_entry(stream, request->claim_from.moved[i].id);
+        bytes += entry == NULL ? 0 : entry->size_bytes;
+    }
+    return bytes;
+}
+
+static void walk_requeue(struct model *model, struct request *request, struct impel_id id)
+{
+    struct model_stream *stream = NULL;
+    struct model_group *group = NULL;
+    struct moved *moved = &request->claim_from.moved[request->claim_from.moved_count];
+    struct impel_id copy;
+
+    (void)model_find(model, request->stream, request->group, &stream, &group);
+    struct model_row *row = group_row(group, id);
+    const struct entry *entry = stream_entry(stream, id);
+    if (!model_next_id(model, stream, &copy)) {
+        if (request->claim_from.park_failed++ == 0) {
+            (void)error_set(&request->claim_from.park_error, IMPEL_ERR_REPLY,
+                            "the stream's last ID is used up");
+        }
+        return;
+    }
+    *moved = (struct moved){id, copy, total_of(group, row),
+                            sub_saturating(model->now_ms, row->delivered_ms)};
+    request->claim_from.moved_count++;
+    struct entry *again = entry_new(copy, entry->fields, entry->field_count);
+    ASSERT(again != NULL);
+    model_notify(model, MODEL_MOVED, request, stream, group, row);
+    group_carried_set(group, id, 0);
+    group_carried_set(group, copy, moved->deliveries);
+    group_row_delete(group, row);
+    stream_append(stream, again);
+    model->signalled = true;
+}
+
+static void walk_hand_over(struct model *model,
+                           struct request *request,
+                           struct model_stream *stream,
+                           struct model_group *group,
+                           struct model_row *row)
+{
+    request->claim_from.moved[request->claim_from.moved_count++] =
+        (struct moved){row->id, row->id, total_of(group, row),
+                       sub_saturating(model->now_ms, row->delivered_ms)};
+    model_notify(model, MODEL_MOVED, request, stream, group, row);
+    group_row_own(group, row, group_consumer(group, request->claim_from.heir));
+    row->delivered_ms = model->now_ms;
+    row->deliveries = add_saturating(row->deliveries, 1);
+}
+
+/* False: no room, the walk stops in front of the row. */
+static bool walk_move(struct model *model,
+                      struct request *request,
+                      struct model_stream *stream,
+                      struct model_group *group,
+                      struct model_row *row)
+{
+    unsigned flags = request->claim_from.flags;
+    bool forbidden = (flags & CLAIM_REQUEUE) != 0
+                         ? (flags & CLAIM_ALL_GROUPS) == 0 && stream->group_count > 1
+                         : (flags & CLAIM_HAND_OVER) != 0 &&
+                               group_consumer(group, request->claim_from.heir) == NULL;
+
+    if (forbidden || request->claim_from.moved_count + request->claim_from.parked_count >=
+                         request->claim_from.claims_max ||
+        ((flags & CLAIM_HAND_OVER) == 0 && moved_bytes(stream, request) >= MOVE_BYTES)) {
+        if (request->claim_from.due++ == 0) {
+            request->claim_from.due_first = row->id;
+        }
+        request->claim_from.other_groups = forbidden && (flags & CLAIM_REQUEUE) != 0;
+        return forbidden || request->claim_from.claims_max == 0;
+    }
+    if (flags & CLAIM_REQUEUE) {
+        walk_requeue(model, request, row->id);
+    } else if (flags & CLAIM_HAND_OVER) {
+        walk_hand_over(model, request, stream, group, row);
+    } else {
+        walk_park(model, request, row->id, "abandoned");
+    }
+    return true;
 }
 
 /* A due row: claimed, or counted as left over. False: no room, the walk stops in front of it. */
@@ -126,7 +231,8 @@ static bool walk_claim(struct model *model,
 {
     enum owner_state state = request->claim_from.state;
     bool last = (state == OWNER_DEAD || state == OWNER_FOREIGN) &&
-                add_saturating(row->deliveries, 1) >= request->claim_from.policy.max_deliveries &&
+                add_saturating(total_of(group, row), 1) >=
+                    request->claim_from.policy.max_deliveries &&
                 (request->claim_from.flags & CLAIM_LAST) == 0;
     bool full = request->claim_from.entry_count >= request->claim_from.claims_max;
 
@@ -159,7 +265,7 @@ static bool walk_row(struct model *model, struct request *request, struct impel_
         .id = id,
         .owner = request->claim_from.state,
         .idle_ms = row_idle_ms(model, row),
-        .deliveries = row->deliveries,
+        .deliveries = total_of(group, row),
         .exists = stream_entry(stream, id) != NULL,
     };
     if (worker != NULL) {
@@ -168,17 +274,20 @@ static bool walk_row(struct model *model, struct request *request, struct impel_
     bool settle = (request->claim_from.flags & CLAIM_SETTLE) != 0;
     switch (policy_verdict(&request->claim_from.policy, &view, &wait_ms)) {
     case VERDICT_CLAIM:
-        return walk_claim(model, request, stream, group, row);
+        return request->claim_from.flags & CLAIM_MOVES
+                   ? walk_move(model, request, stream, group, row)
+                   : walk_claim(model, request, stream, group, row);
     case VERDICT_PARK:
         if (settle) {
-            walk_park(model, request, id);
+            walk_park(model, request, id, "max-deliveries");
         }
         break;
     case VERDICT_REAP:
         if (settle) {
             model_notify(model, MODEL_REAPED, request, stream, group, row);
             request->claim_from.reaped[request->claim_from.reaped_count++] =
-                (struct settled){id, row->deliveries};
+                (struct settled){id, view.deliveries};
+            group_carried_set(group, id, 0);
             group_row_delete(group, row);
         }
         break;
@@ -228,6 +337,8 @@ static void walk_prepare(struct request *request, size_t rows)
 
     request->claim_from.entry_count = request->claim_from.parked_count = 0;
     request->claim_from.reaped_count = request->claim_from.park_failed = 0;
+    request->claim_from.moved_count = 0;
+    request->claim_from.other_groups = false;
     request->claim_from.rows = request->claim_from.due = request->claim_from.due_last = 0;
     request->claim_from.not_due = 0;
     request->claim_from.wait_ms = -1;
@@ -238,7 +349,9 @@ static void walk_prepare(struct request *request, size_t rows)
         arena_calloc(&request->arena, most, sizeof(request->claim_from.parked[0]));
     request->claim_from.reaped =
         arena_calloc(&request->arena, most, sizeof(request->claim_from.reaped[0]));
-    ASSERT(request->claim_from.entries != NULL && request->claim_from.parked != NULL &&
+    request->claim_from.moved =
+        arena_calloc(&request->arena, most, sizeof(request->claim_from.moved[0]));
+    ASSERT(request->claim_from.moved != NULL && request->claim_from.entries != NULL && request->claim_from.parked != NULL &&
            request->claim_from.reaped != NULL);
 }
 
@@ -263,7 +376,7 @@ int model_claim_from(struct model *model, struct request *request)
     if (request->claim_from.state == OWNER_DEAD && !model->dead_by_time) {
         group_worker(group, request->claim_from.owner)->dead = true;
     }
-    if (request->consumer.size == 0) {
+    if (request->consumer.size == 0 && (request->claim_from.flags & CLAIM_MOVES) == 0) {
         request->claim_from.claims_max =
             0; /* a sweep without a worker has no name to claim under */
     }
@@ -321,6 +434,7 @@ static void item_park(struct model *model,
                       struct model_parking *at)
 {
     at->dead_letter = request->items.dead_letter;
+    at->deliveries = item->deliveries;
     at->reason = item->reason;
     at->error = item->error;
     if (at->entry == NULL) {

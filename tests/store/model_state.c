@@ -52,6 +52,7 @@ static void group_release(struct model_group *group)
         state_bytes_free(group->workers[i].name);
     }
     free(group->rows);
+    free(group->carried);
     free(group->consumers);
     free(group->workers);
     state_bytes_free(group->cursor_owner);
@@ -103,6 +104,7 @@ static void group_copy(const struct model_group *from, struct model_group *to)
     to->cursor_owner = state_bytes_copy(from->cursor_owner);
     to->rows = copy_array(from->rows, from->row_count, sizeof(*to->rows));
     to->row_room = from->row_count;
+    to->carried = copy_array(from->carried, from->carried_count, sizeof(*to->carried));
     to->consumers = copy_array(from->consumers, from->consumer_count, sizeof(*to->consumers));
     to->workers = copy_array(from->workers, from->worker_count, sizeof(*to->workers));
     for (size_t i = 0; i < to->consumer_count; i++) {
@@ -400,4 +402,35 @@ void group_worker_delete(struct model_group *group, struct model_worker *worker)
     close_gap(group->workers, group->worker_count, (size_t)(worker - group->workers),
               sizeof(*worker));
     group->worker_count--;
+}
+
+/* ---- what requeued entries carry ---- */
+
+int64_t group_carried(const struct model_group *group, struct impel_id id)
+{
+    for (size_t i = 0; i < group->carried_count; i++) {
+        if (id_equal(group->carried[i].id, id)) {
+            return group->carried[i].deliveries;
+        }
+    }
+    return 0;
+}
+
+void group_carried_set(struct model_group *group, struct impel_id id, int64_t deliveries)
+{
+    size_t at = 0;
+
+    while (at < group->carried_count && !id_equal(group->carried[at].id, id)) {
+        at++;
+    }
+    if (deliveries == 0) {
+        if (at < group->carried_count) {
+            group->carried[at] = group->carried[--group->carried_count];
+        }
+        return;
+    }
+    if (at == group->carried_count) {
+        group->carried = grow(group->carried, ++group->carried_count, sizeof(*group->carried));
+    }
+    group->carried[at] = (struct model_carried){id, deliveries};
 }

@@ -24,6 +24,11 @@ struct model_row {
     int64_t deliveries;
 };
 
+struct model_carried { /* what a requeued entry had before; see ATTEMPTS in core/request.h */
+    struct impel_id id;
+    int64_t deliveries;
+};
+
 struct model_consumer {
     uint32_t number;
     struct impel_bytes name; /* owned */
@@ -43,6 +48,8 @@ struct model_group {
     int64_t entries_read;   /* -1 = unknown */
     struct model_row *rows; /* by ID */
     size_t row_count, row_room;
+    struct model_carried *carried; /* in no order */
+    size_t carried_count;
     struct model_consumer *consumers; /* by name */
     size_t consumer_count;
     uint32_t consumer_last; /* the highest number given */
@@ -106,6 +113,10 @@ struct model_row *
 group_row_put(struct model_group *group, struct impel_id id, struct model_consumer *owner);
 void group_row_own(struct model_group *group, struct model_row *row, struct model_consumer *owner);
 void group_row_delete(struct model_group *group, struct model_row *row);
+
+/* What the entry of this ID carries; setting it to 0 forgets it. */
+int64_t group_carried(const struct model_group *group, struct impel_id id);
+void group_carried_set(struct model_group *group, struct impel_id id, int64_t deliveries);
 
 struct model_worker *group_worker(struct model_group *group, struct impel_bytes name);
 struct model_worker *group_worker_make(struct model_group *group, struct impel_bytes name);

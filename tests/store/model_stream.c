@@ -349,6 +349,7 @@ int model_pending(struct model *model, struct request *request)
         out->idle_ms = row_idle_ms(model, row);
         out->deliveries = row->deliveries;
         out->exists = stream_entry(stream, row->id) != NULL;
+        out->carried = group_carried(group, row->id);
         ASSERT(arena_copy(&request->arena, owner, &out->owner));
     }
     return IMPEL_OK;

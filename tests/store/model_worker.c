@@ -137,6 +137,7 @@ static struct look_owner *look_owner(struct request *request, struct impel_bytes
     ASSERT(arena_copy(&request->arena, name, &owner->name));
     owner->beat_age_ms = -1;
     owner->oldest_idle_ms = -1;
+    owner->seen_age_ms = -1;
     return owner;
 }
 
@@ -147,6 +148,7 @@ look_consumer(struct model *model, struct model_group *group, struct request *re
     struct look_owner *owner = look_owner(request, consumer->name);
 
     owner->pending = consumer->pending;
+    owner->seen_age_ms = sub_saturating(model->now_ms, consumer->seen_ms);
     for (size_t i = 0; i < group->row_count && owner->oldest_idle_ms < 0; i++) {
         if (group->rows[i].owner == consumer->number) {
             int64_t idle_ms = sub_saturating(model->now_ms, group->rows[i].delivered_ms);
@@ -201,6 +203,16 @@ static uint64_t undelivered(const struct model_stream *stream, const struct mode
     return id_next(&next) ? stream->entry_count - stream_seek(stream, next) : 0;
 }
 
+static void forget_carried(struct model_group *group)
+{
+    for (size_t i = group->carried_count; i > 0; i--) {
+        struct impel_id id = group->carried[i - 1].id;
+        if (id_compare(id, group->last_delivered) <= 0 && group_row(group, id) == NULL) {
+            group_carried_set(group, id, 0);
+        }
+    }
+}
+
 int model_look(struct model *model, struct request *request)
 {
     struct model_stream *stream = NULL;
@@ -229,6 +241,9 @@ int model_look(struct model *model, struct request *request)
     request->look.undelivered = undelivered(stream, group);
     ASSERT(arena_copy(&request->arena, group->cursor_owner, &request->look.cursor.owner));
     request->look.cursor.id = group->cursor_id;
+    if ((request->look.flags & LOOK_STAMP) != 0) {
+        forget_carried(group);
+    }
     return IMPEL_OK;
 }
 

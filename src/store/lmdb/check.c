@@ -274,6 +274,12 @@ static void check_name(struct checking *checking, MDB_val key, MDB_val value)
     case 'c':
         name_of(checking, (char)*(const uint8_t *)key.mv_data, key, value);
         break;
+    case 'a':
+        if (key.mv_size != 25 || value.mv_size != 8 ||
+            table_find(&checking->groups, get_be64((const uint8_t *)key.mv_data + 1)) == NULL) {
+            problem(checking, "catalog: attempts of an entry without a group");
+        }
+        break;
     case 'm':
     case 's':
     case 'G':

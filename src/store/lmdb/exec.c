@@ -162,6 +162,7 @@ void exec_reset(struct request *request)
     case REQUEST_CLAIM_FROM:
         reset_delivered(request->claim_from.entries, &request->claim_from.entry_count);
         request->claim_from.parked_count = request->claim_from.reaped_count = 0;
+        request->claim_from.moved_count = 0;
         break;
     case REQUEST_RETRY:
     case REQUEST_ADOPT:

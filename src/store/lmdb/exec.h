@@ -13,6 +13,8 @@ enum {
     EXEC_BLOCKED = 1,        /* READ, CALL: nothing to give yet; keep it and try again */
     RELEASE_REST_MAX = 1000, /* of a RELEASE with `rest` */
     PARK_FIELDS = 10,        /* what is added to a parked entry */
+    MOVE_BYTES = 1024 * 1024, /* copied by one CLAIM_FROM, beside the last entry */
+    CARRIED_ROWS_MAX = 1000,  /* looked at by one LOOK that takes the stamp */
 };
 
 /* What the store keeps with a request while it has it. */
@@ -131,6 +133,7 @@ struct exec_parking {
     const struct lmdb_pending *row;
     struct lmdb_raw raw;       /* the entry, copied out of the pages; or */
     const struct entry *entry; /* what its holder has of it */
+    int64_t deliveries;        /* for the record */
     struct impel_bytes dead_letter, reason, error;
 };
 /* Copies the entry to the dead-letter stream and takes the row away. 1 = parked; 0 = refused, and

@@ -92,7 +92,7 @@ static int park_added(struct exec *exec,
         rc = lmdb_consumer_get(exec->txn, parking->group, parking->row->owner, &owner);
         added[3].value = rc < 0 ? added[3].value : owner->name;
     }
-    rc = rc < 0 ? rc : number_text(exec, request, parking->row->deliveries, &added[4].value);
+    rc = rc < 0 ? rc : number_text(exec, request, parking->deliveries, &added[4].value);
     added[5].value = parking->reason;
     added[6].value = parking->error;
     rc = rc < 0 ? rc : number_text(exec, request, parking->row->delivered_ms, &added[7].value);
@@ -181,6 +181,7 @@ static int item_park(struct exec *exec,
     int rc = IMPEL_OK;
 
     parking->dead_letter = request->items.dead_letter;
+    parking->deliveries = item->deliveries;
     parking->reason = item->reason;
     parking->error = item->error;
     if (!exists && item->copy == NULL) {

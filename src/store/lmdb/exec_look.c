@@ -88,6 +88,7 @@ static int look_owner(struct looking *looking, struct impel_bytes name, struct s
         .in_table = row != NULL,
         .beat_age_ms = -1,
         .oldest_idle_ms = -1,
+        .seen_age_ms = -1,
     };
     if (row != NULL) {
         int64_t age_ms = now_ms - side_beat_ms(row);
@@ -106,6 +107,7 @@ static int look_consumer(struct looking *looking, struct lmdb_consumer *consumer
 
     struct look_owner *owner = &request->look.owners[request->look.owner_count - 1];
     owner->pending = consumer->pending;
+    owner->seen_age_ms = sub_saturating(looking->exec->txn->now_ms, consumer->seen_ms);
     if (rc >= 0 && consumer->pending > 0) {
         rc = lmdb_walk_owned(&walk, looking->exec->txn, consumer, ID_MIN);
         rc = rc < 0 ? rc : lmdb_next_pending(&walk, &row);
@@ -222,5 +224,8 @@ int exec_look(struct exec *exec, struct request *request)
     rc = look_owners(&looking);
     rc = rc < 0 ? rc : look_undelivered(&looking);
     rc = rc < 0 ? rc : look_cursor(&looking);
+    if (rc >= 0 && (request->look.flags & LOOK_STAMP) != 0) {
+        rc = lmdb_carried_sweep(exec->txn, looking.group, CARRIED_ROWS_MAX);
+    }
     return rc < 0 ? exec_fail(exec, request, rc, status_text(rc)) : IMPEL_OK;
 }

@@ -182,7 +182,10 @@ static int pending_row(struct exec *exec,
         .deliveries = row->deliveries,
         .exists = rc >= 0,
     };
-    if (rc < 0 && rc != IMPEL_ERR_NOT_FOUND) {
+    rc = rc < 0 && rc != IMPEL_ERR_NOT_FOUND
+             ? rc
+             : lmdb_carried_get(exec->txn, group, row->id, &out->carried);
+    if (rc < 0) {
         return rc;
     }
     if (row->owner == 0) {

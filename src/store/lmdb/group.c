@@ -147,6 +147,7 @@ int lmdb_group_destroy(struct lmdb_txn *txn, struct lmdb_group *group)
     /* What is left is nobody's. */
     rc = rc < 0 ? rc : row_delete_all(txn, DB_PEL, prefix, sizeof(prefix), NULL);
     rc = rc < 0 ? rc : order_drop(txn, group);
+    rc = rc < 0 ? rc : lmdb_carried_drop(txn, group);
     rc = rc < 0 ? rc : catalog_delete(txn, 'g', group->stream->number, group->name);
     key_of_number(&key, 'G', group->number);
     if (rc >= 0) {

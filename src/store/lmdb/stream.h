@@ -23,6 +23,7 @@
  *               'j' producer IID         -> ms seq                the entry that has this IID
  *               'J' producer ms seq      -> struct disk_iid       then the IID
  *               'e' stream ms seq        -> producer number       all IIDs, the oldest first
+ *               'a' group ms seq         -> int64_t               what a requeued entry had before
  *     entries   stream ms seq            -> fields (layout.h)
  *     nodes     stream ms seq (first ID) -> struct disk_node      closed nodes; the open one, the
  *                                                                 tail, is in the stream's row
@@ -329,6 +330,22 @@ int lmdb_idmp_set(struct lmdb_txn *txn,
                   struct lmdb_stream *stream,
                   uint32_t duration_s,
                   uint32_t iids_max);
+/* ---- what requeued entries carry (carried.c): see ATTEMPTS in core/request.h ---- */
+
+int lmdb_carried_get(struct lmdb_txn *txn,
+                     const struct lmdb_group *group,
+                     struct impel_id id,
+                     int64_t *out); /* 0 if there is nothing */
+int lmdb_carried_put(struct lmdb_txn *txn,
+                     const struct lmdb_group *group,
+                     struct impel_id id,
+                     int64_t deliveries);
+int lmdb_carried_delete(struct lmdb_txn *txn, const struct lmdb_group *group, struct impel_id id);
+int lmdb_carried_any(struct lmdb_txn *txn, const struct lmdb_group *group, bool *out);
+/* Removes those that were delivered and are not pending any more; looks at so many at most. */
+int lmdb_carried_sweep(struct lmdb_txn *txn, struct lmdb_group *group, size_t rows_max);
+/* All of a group that goes. */
+int lmdb_carried_drop(struct lmdb_txn *txn, const struct lmdb_group *group);
 
 /* ---- walks ---- */
 

@@ -15,8 +15,7 @@ enum {
     STAGE_GONE,     /* XACK for those that are gone from the stream since */
     STAGE_LARGE,    /* one MULTI for each */
     FETCH_MORE = 8, /* entries in between that are not ours, beside a quarter */
-    LARGE_REPLIES = 4,
-    ANSWER_SIZE = 17,
+    ANSWER_SIZE = 19,
 };
 
 struct walking {
@@ -64,6 +63,12 @@ static int send_walk(struct op *op, struct buf *out)
     cmd_number(op, policy->max_deliveries);
     cmd_number(op, policy->backoff_base_ms);
     cmd_number(op, policy->backoff_cap_ms);
+    cmd_text(op, request->claim_from.flags & CLAIM_REQUEUE     ? "requeue"
+                 : request->claim_from.flags & CLAIM_HAND_OVER ? "hand-over"
+                 : request->claim_from.flags & CLAIM_PARK      ? "park"
+                                                               : "");
+    cmd_bytes(op, request->claim_from.heir);
+    cmd_text(op, request->claim_from.flags & CLAIM_ALL_GROUPS ? "1" : "0");
     cmd_end(op, out);
     return 1;
 }
@@ -149,7 +154,7 @@ static int claim_send(struct op *op, struct buf *out)
         break;
     }
     for (size_t i = 0; i < walking->large_count; i++) {
-        replies += large_send(op, &walking->large[i], request->claim_from.dead_letter, out);
+        replies += (int)large_send(op, &walking->large[i], request->claim_from.dead_letter, out);
     }
     return replies;
 }
@@ -231,18 +236,40 @@ static bool read_large(struct op *op, const struct value *from, struct impel_byt
         struct large *large = &walking->large[i];
         *large = (struct large){.owner = request->claim_from.owner,
                                 .deliveries = item_number(each, 1),
+                                .total = item_number(each, 5),
                                 .last_active_ms = item_number(each, 2),
                                 .parked_ms = request->store_now_ms,
-                                .reason = bytes_of("max-deliveries"),
                                 .row = row,
                                 .entry = entry_of(op->store, item(each, 0), item(each, 3))};
-        if (large->entry == NULL) {
+        if (large->entry == NULL ||
+            !arena_copy(&request->arena, item_bytes(each, 4), &large->reason)) {
             return false;
         }
+        large->requeue = large->reason.size == 0;
         large->id = large->entry->id;
         walking->large_count++;
     }
     return walking->large != NULL;
+}
+
+/* A flat list: ID, copy, deliveries, idle of each. */
+static bool read_moved(struct request *request, const struct value *from, size_t large)
+{
+    size_t count = from->item_count / 4;
+
+    request->claim_from.moved_count = 0;
+    request->claim_from.moved =
+        arena_calloc(&request->arena, count + large + 1, sizeof(struct moved));
+    for (size_t i = 0; request->claim_from.moved != NULL && i < count; i++) {
+        struct moved *moved = &request->claim_from.moved[i];
+        moved->deliveries = item_number(from, i * 4 + 2);
+        moved->idle_ms = item_number(from, i * 4 + 3);
+        if (!item_id(from, i * 4, &moved->id) || !item_id(from, i * 4 + 1, &moved->copy)) {
+            return false;
+        }
+        request->claim_from.moved_count++;
+    }
+    return request->claim_from.moved != NULL;
 }
 
 static void park_failed(struct request *request, struct impel_bytes why)
@@ -281,7 +308,8 @@ static bool read_walk(struct op *op, const struct value *reply)
     request->claim_from.due_first = request->claim_from.next = ID_MIN;
     (void)item_id(reply, 11, &request->claim_from.due_first);
     (void)item_id(reply, 14, &request->claim_from.next);
-    return read_claimed(op, item(reply, 3)) &&
+    request->claim_from.other_groups = item_number(reply, 18) != 0;
+    return read_claimed(op, item(reply, 3)) && read_moved(request, item(reply, 17), large) &&
            read_settled(&request->arena, item(reply, 4), &request->claim_from.parked,
                         &request->claim_from.parked_count) &&
            read_settled(&request->arena, item(reply, 5), &request->claim_from.reaped,
@@ -306,16 +334,34 @@ add_settled(struct request *request, struct settled **list, size_t *count, struc
     return true;
 }
 
+/* In the order of IDs among those that a script could move. */
+static void
+add_moved(struct request *request, const struct large *large, struct impel_id copy, int64_t now_ms)
+{
+    size_t at = request->claim_from.moved_count++;
+
+    while (at > 0 && id_compare(request->claim_from.moved[at - 1].id, large->id) > 0) {
+        request->claim_from.moved[at] = request->claim_from.moved[at - 1];
+        at--;
+    }
+    request->claim_from.moved[at] =
+        (struct moved){large->id, copy, large->total, now_ms - large->last_active_ms};
+}
+
 static enum op_next take_large(struct op *op, const struct value *reply)
 {
     struct walking *walking = op->user;
+    struct impel_id copy = ID_MIN;
     int result = ITEM_FAILED;
 
-    if (large_take(op, reply, &result, &walking->why)) {
+    if (large_take(op, reply, &result, &copy, &walking->why)) {
         const struct large *large = &walking->large[op->taken / LARGE_REPLIES];
-        if (result == ITEM_DONE && !add_settled(op->request, &op->request->claim_from.parked,
-                                                &op->request->claim_from.parked_count,
-                                                (struct settled){large->id, large->deliveries})) {
+        if (result == ITEM_DONE && large->requeue) {
+            add_moved(op->request, large, copy, op->request->store_now_ms);
+        } else if (result == ITEM_DONE &&
+                   !add_settled(op->request, &op->request->claim_from.parked,
+                                &op->request->claim_from.parked_count,
+                                (struct settled){large->id, large->total})) {
             result = ITEM_FAILED;
         }
         if (result == ITEM_FAILED) {

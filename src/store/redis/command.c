@@ -65,6 +65,8 @@ void cmd_script(struct op *op, enum script_name script, struct impel_bytes dead_
     const struct request *request = op->request;
     bool replays = script == SCRIPT_REPLAY;
     bool buries = script == SCRIPT_CLAIM || script == SCRIPT_PARK || script == SCRIPT_SETTLE;
+    bool carries = script == SCRIPT_CLAIM || script == SCRIPT_SETTLE || script == SCRIPT_LOOK ||
+                   script == SCRIPT_PENDING;
 
     cmd_begin(op);
     if (op->store->native && script != SCRIPT_SETTLE) {
@@ -85,9 +87,9 @@ void cmd_script(struct op *op, enum script_name script, struct impel_bytes dead_
             cmd_bytes(op, request->read.streams[index]);
         }
     } else {
-        cmd_number(op, replays ? 4 : buries ? 3 : 2);
+        cmd_number(op, replays ? 4 : 2 + buries + carries);
         cmd_bytes(op, request->stream);
-        cmd_bytes(op, table_key(op, request->stream));
+        cmd_bytes(op, helper_key(op, request->stream, 'w'));
         if (buries || replays) {
             /* A walk that settles nothing needs a key in its place, of the same slot. */
             cmd_bytes(op, dead_letter.size > 0 ? dead_letter : request->stream);
@@ -95,6 +97,9 @@ void cmd_script(struct op *op, enum script_name script, struct impel_bytes dead_
         if (replays) {
             struct impel_bytes audit = request->replay.audit;
             cmd_bytes(op, audit.size > 0 ? audit : dead_letter);
+        }
+        if (carries) {
+            cmd_bytes(op, helper_key(op, request->stream, 'a'));
         }
     }
     cmd_bytes(op, request->group);

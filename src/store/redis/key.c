@@ -56,7 +56,7 @@ static struct impel_bytes found_tag(struct impel_bytes name, char *text, size_t 
     }
 }
 
-struct impel_bytes table_key(struct op *op, struct impel_bytes stream)
+struct impel_bytes helper_key(struct op *op, struct impel_bytes stream, char kind)
 {
     struct request *request = op->request;
     struct impel_bytes tag = stream;
@@ -71,7 +71,7 @@ struct impel_bytes table_key(struct op *op, struct impel_bytes stream)
     buf_init(&key, SIZE_MAX / 2);
     buf_append_text(&key, "impel:{");
     buf_append_bytes(&key, tag);
-    buf_appendf(&key, "}:w:%zu:", stream.size);
+    buf_appendf(&key, "}:%c:%zu:", kind, stream.size);
     buf_append_bytes(&key, stream);
     buf_append_text(&key, ":");
     buf_append_bytes(&key, request->group);

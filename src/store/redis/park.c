@@ -6,13 +6,14 @@
  * and takes the copy back if not. */
 #include "store/redis/redis.h"
 
+static const struct impel_bytes before = {"before", 6};
+
 enum {
     STAGE_FIRST,  /* no copies */
     STAGE_COPIES, /* those that were asked for */
     STAGE_LARGE,  /* one MULTI for each large entry */
     RESULT_WANTED = 5,
     RESULT_LARGE = 6,
-    LARGE_REPLIES = 4, /* MULTI, XADD, EVAL, EXEC */
 };
 
 /* ---- one large entry ---- */
@@ -42,11 +43,15 @@ large_add(struct op *op, const struct large *large, struct impel_bytes dead_lett
         cmd_bytes(op, large->entry->fields[i].name);
         cmd_bytes(op, large->entry->fields[i].value);
     }
+    if (large->requeue) {
+        cmd_end(op, out);
+        return;
+    }
     put(op, "original_id", bytes_of(id_format(large->id, id)));
     put(op, "original_stream", op->request->stream);
     put(op, "original_group", op->request->group);
     put(op, "consumer", large->owner);
-    put_number(op, "deliveries", large->deliveries);
+    put_number(op, "deliveries", large->total);
     put(op, "reason", large->reason);
     put(op, "error", large->error);
     put_number(op, "last_active_ms", large->last_active_ms);
@@ -55,17 +60,16 @@ large_add(struct op *op, const struct large *large, struct impel_bytes dead_lett
     cmd_end(op, out);
 }
 
-int large_send(struct op *op,
-               const struct large *large,
-               struct impel_bytes dead_letter,
-               struct buf *out)
+static void large_settle(struct op *op,
+                         const struct large *large,
+                         struct impel_bytes target,
+                         struct impel_bytes mode,
+                         struct buf *out)
 {
     bool by_text = op->by_text;
 
-    resp_put_command(out, (struct impel_bytes[]){bytes_of("MULTI")}, 1);
-    large_add(op, large, dead_letter, out);
     op->by_text = true; /* a name that is not known would be found out too late, behind the XADD */
-    cmd_script(op, SCRIPT_SETTLE, dead_letter);
+    cmd_script(op, SCRIPT_SETTLE, target);
     op->by_text = by_text;
     cmd_bytes(op, large->owner);
     cmd_id(op, large->id);
@@ -74,12 +78,31 @@ int large_send(struct op *op,
     cmd_text(op, large->mine ? "1" : "0");
     cmd_bytes(op, large->row);
     cmd_number(op, large->parked_ms);
+    cmd_bytes(op, mode);
+    cmd_number(op, large->total);
     cmd_end(op, out);
+}
+
+unsigned large_send(struct op *op,
+                    const struct large *large,
+                    struct impel_bytes dead_letter,
+                    struct buf *out)
+{
+    struct impel_bytes target = large->requeue ? op->request->stream : dead_letter;
+
+    resp_put_command(out, (struct impel_bytes[]){bytes_of("MULTI")}, 1);
+    large_settle(op, large, target, before, out);
+    large_add(op, large, target, out);
+    large_settle(op, large, target, bytes_of(large->requeue ? "requeue" : ""), out);
     resp_put_command(out, (struct impel_bytes[]){bytes_of("EXEC")}, 1);
     return LARGE_REPLIES;
 }
 
-bool large_take(struct op *op, const struct value *reply, int *result, struct impel_error *why)
+bool large_take(struct op *op,
+                const struct value *reply,
+                int *result,
+                struct impel_id *copy,
+                struct impel_error *why)
 {
     char text[200];
 
@@ -90,11 +113,12 @@ bool large_take(struct op *op, const struct value *reply, int *result, struct im
         }
         return false;
     }
-    const struct value *settled = item(reply, 1);
+    const struct value *settled = item(reply, 2);
+    (void)item_id(settled, 2, copy);
     *result = settled->kind == VALUE_ARRAY ? (int)item_number(settled, 1) : ITEM_FAILED;
     if (*result == ITEM_FAILED && why->status == 0) {
         const struct value *error = reply->kind == VALUE_ERROR            ? reply
-                                    : item(reply, 0)->kind == VALUE_ERROR ? item(reply, 0)
+                                    : item(reply, 1)->kind == VALUE_ERROR ? item(reply, 1)
                                                                           : settled;
         struct impel_bytes bytes =
             error->kind == VALUE_ERROR ? error->bytes : bytes_of("ERR the copy was not added");
@@ -159,7 +183,7 @@ static int park_send(struct op *op, struct buf *out)
         const struct parking *parking = op->user;
         int replies = 0;
         for (size_t i = 0; i < parking->large_count; i++) {
-            replies += large_send(op, &parking->large[i], request->items.dead_letter, out);
+            replies += (int)large_send(op, &parking->large[i], request->items.dead_letter, out);
         }
         return replies;
     }
@@ -212,6 +236,7 @@ static bool add_large(struct op *op, struct request_item *each, const struct val
     *large = (struct large){.id = each->id,
                             .owner = request->consumer,
                             .deliveries = each->deliveries,
+                            .total = each->deliveries,
                             .last_active_ms = item_number(answer, 1),
                             .parked_ms = request->store_now_ms,
                             .error = each->error,
@@ -258,12 +283,13 @@ static enum op_next take_script(struct op *op, const struct value *reply)
 static enum op_next park_take(struct op *op, const struct value *reply)
 {
     struct parking *parking = op->user;
+    struct impel_id copy;
     int result = ITEM_FAILED;
 
     if (op->stage != STAGE_LARGE) {
         return script_answered(op, reply) ? take_script(op, reply) : OP_DONE;
     }
-    if (large_take(op, reply, &result, &parking->why)) {
+    if (large_take(op, reply, &result, &copy, &parking->why)) {
         struct large *large = &parking->large[op->taken / LARGE_REPLIES];
         ((struct request_item *)large->result)->result = (enum item_result)result;
         if (result == ITEM_FAILED) {

@@ -375,6 +375,7 @@ static enum op_next pending_take(struct op *op, const struct value *reply)
         out[i].idle_ms = item_number(row, 2);
         out[i].deliveries = item_number(row, 3);
         out[i].exists = item_number(row, 4) != 0;
+        out[i].carried = item_number(row, 5);
     }
     request->pending.rows = out;
     request->pending.row_count = out != NULL ? rows->item_count : 0;

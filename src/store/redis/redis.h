@@ -167,8 +167,9 @@ void cmd_id(struct op *op, struct impel_id id);
 void cmd_end(struct op *op, struct buf *out);
 /* Begins a script: its name or text, keys, and the five arguments that all have. */
 void cmd_script(struct op *op, enum script_name script, struct impel_bytes dead_letter);
-/* The key of the group's workers table. */
-struct impel_bytes table_key(struct op *op, struct impel_bytes stream);
+/* A key that the group has beside its stream, in the same slot: 'w' the workers table, 'a' the
+ * attempts of requeued entries. */
+struct impel_bytes helper_key(struct op *op, struct impel_bytes stream, char kind);
 
 /* The i-th element, or a null value where there is none. */
 const struct value *item(const struct value *array, size_t i);
@@ -201,12 +202,13 @@ extern const struct op_kind op_replay;                           /* replay.c */
 /* Kinds that a request begins with; NULL for one that this store does not know. */
 const struct op_kind *op_kind_of(const struct request *request);
 
-/* The MULTI that parks what is too large for a script: XADD, then settle.lua. `at` is the reply of
- * the script that found it. */
+/* The MULTI that parks or requeues what is too large for a script: XADD, then settle.lua. */
 struct large {
     struct impel_id id;
     struct impel_bytes owner;
-    int64_t deliveries;
+    int64_t deliveries; /* of the row: the fence */
+    int64_t total;      /* with what the entry carries */
+    bool requeue;       /* to its own stream, as it is; else to the dead-letter stream */
     int64_t last_active_ms, parked_ms;
     struct impel_bytes reason, error;
     struct impel_bytes row; /* the owner's, as it was seen; with `mine` not used */
@@ -214,12 +216,19 @@ struct large {
     struct entry *entry; /* owned */
     void *result;        /* of the kind */
 };
-int large_send(struct op *op,
-               const struct large *large,
-               struct impel_bytes dead_letter,
-               struct buf *out);
-/* Takes reply number op->taken of those four. True when it was the last: then `*result` is an
- * item_result, and `why` says why of ITEM_FAILED. */
-bool large_take(struct op *op, const struct value *reply, int *result, struct impel_error *why);
+enum {
+    LARGE_REPLIES = 5, /* MULTI, settle.lua before, XADD, settle.lua, EXEC */
+};
+unsigned large_send(struct op *op,
+                    const struct large *large,
+                    struct impel_bytes dead_letter,
+                    struct buf *out);
+/* Takes reply number op->taken of those. True when it was the last: then `*result` is an
+ * item_result, `copy` the ID of the copy where it is ITEM_DONE, and `why` says why of ITEM_FAILED. */
+bool large_take(struct op *op,
+                const struct value *reply,
+                int *result,
+                struct impel_id *copy,
+                struct impel_error *why);
 
 #endif /* IMPEL_STORE_REDIS_REDIS_H */

@@ -93,6 +93,7 @@ static bool read_owner(struct arena *arena, const struct value *from, struct loo
     to->in_table = item_number(from, 3) != 0;
     to->beat_age_ms = item_number(from, 4);
     to->oldest_idle_ms = item_number(from, 5);
+    to->seen_age_ms = item_number(from, 7);
     read_token(item_bytes(from, 6), &to->token);
     return arena_copy(arena, item_bytes(from, 0), &to->name);
 }

@@ -1,9 +1,11 @@
 -- Walks one owner's pending rows; claims, parks and reaps what is overdue, judged in this same step.
--- KEYS: 3 the dead-letter stream. ARGV: 6 owner, 7 "1" for unowned rows, 8 from, 9 rows at most,
+-- KEYS: 3 the dead-letter stream, 4 the attempts. ARGV: 6 owner, 7 "1" for unowned rows, 8 from, 9 rows at most,
 -- 10 claims at most, 11 "1" last attempts too, 12 "1" park and reap, 13 min-idle, 14 max deliveries,
--- 15 and 16 the backoff's base and cap.
+-- 15 and 16 the backoff's base and cap, 17 what else to do instead of claiming: "requeue", "hand-over",
+-- "park" or "", 18 the consumer to hand over to, 19 "1" to requeue whatever other groups there are.
 -- Answers: now, state, beat, claimed (ID, deliveries, idle, ID, ...), parked, reaped, failed parks, the first one's error, rows, due,
--- last ones among them, first due, not due, wait, next, rows too large to park here, the owner's row.
+-- last ones among them, first due, not due, wait, next, rows too large to move here, the owner's row,
+-- moved (ID, copy, deliveries, idle, ID, ...), "1" if other groups forbade it.
 local error = absent()
 if error then
     return error
@@ -20,7 +22,9 @@ local rows_max, claims_max = tonumber(ARGV[9]), tonumber(ARGV[10])
 local last_too, settle = ARGV[11] == '1', ARGV[12] == '1'
 local min_idle, deliveries_max = tonumber(ARGV[13]), tonumber(ARGV[14])
 local base, cap = tonumber(ARGV[15]), tonumber(ARGV[16])
-if me == '' then
+local action, heir, forbidden = ARGV[17], ARGV[18], false
+local STEP_MAX, STEP_BYTES = 200, 1048576 -- of entries copied in one step, beside the last of them
+if me == '' and action == '' then
     claims_max = 0
 end
 claims_max = math.min(claims_max, 4000) -- IDs in one command
@@ -73,69 +77,156 @@ end
 
 local claim_ids, claim_counts, claim_idles = {}, {}, {}
 local parked, reaped, large = {}, {}, {}
+local claim_totals, moved, copied, bytes = {}, {}, 0, 0
 local failed, failure, rows, due, due_last, due_first = 0, '', 0, 0, 0, ''
 local not_due, wait_least, next_row = 0, -1, ''
 
-local function reap(id, deliveries)
-    call('XACK', stream, group, id)
-    reaped[#reaped + 1] = {id, num(deliveries)}
+-- What an entry had before it was requeued; nil where there are none at all.
+local carries = call('EXISTS', KEYS[4]) == 1
+local function carried(id)
+    local reply = try('HGET', KEYS[4], id)
+    return not is_error(reply) and tonumber(reply or 0) or 0
 end
 
-local function park(id, idle, deliveries, fields)
-    local facts = {id = id, owner = owner, deliveries = deliveries, reason = 'max-deliveries',
-        error = '', idle = math.max(idle, 0)}
+local function refuse(why)
+    failed = failed + 1
+    failure = failed == 1 and why or failure
+end
+
+-- The entry is to be copied: false if the step is large enough, and the walk stops in front of it.
+local function room_for_copy(fields)
+    if copied >= STEP_MAX or bytes >= STEP_BYTES then
+        return false
+    end
+    copied = copied + 1
+    for i = 1, #fields do
+        bytes = bytes + #fields[i]
+    end
+    return true
+end
+
+local function acked(id)
+    call('XACK', stream, group, id)
+    if carries then
+        try('HDEL', KEYS[4], id)
+    end
+end
+
+local function park(id, idle, deliveries, fields, reason, total)
+    local facts = {id = id, owner = owner, deliveries = total, reason = reason, error = '',
+        idle = math.max(idle, 0)}
     if #fields > FIELDS_MAX then
-        large[#large + 1] = {id, num(deliveries), num(now - facts.idle), fields}
+        large[#large + 1] = {id, num(deliveries), num(now - facts.idle), fields, reason, num(total)}
         return
     end
     local refused = bury(KEYS[3], fields, facts)
     if refused then
-        failed = failed + 1
-        failure = failed == 1 and refused or failure
+        refuse(refused)
     else
-        call('XACK', stream, group, id)
-        parked[#parked + 1] = {id, num(deliveries)}
+        acked(id)
+        parked[#parked + 1] = {id, num(total)}
     end
 end
 
+-- A copy at the stream's end and the ack. What it has had goes on beside it.
+local function requeue(id, idle, deliveries, fields, total)
+    if #fields > FIELDS_MAX then
+        large[#large + 1] = {id, num(deliveries), num(now - math.max(idle, 0)), fields, '', num(total)}
+        return
+    end
+    local add = {'XADD', stream, '*'}
+    for i = 1, #fields do
+        add[i + 3] = fields[i]
+    end
+    local copy = try(unpack(add))
+    if is_error(copy) then
+        refuse(copy.err)
+        return
+    end
+    acked(id)
+    try('HSET', KEYS[4], copy, num(total))
+    local n = #moved
+    moved[n + 1], moved[n + 2], moved[n + 3], moved[n + 4] = id, copy, num(total), idle
+end
+
+local function reap(id, total)
+    acked(id)
+    reaped[#reaped + 1] = {id, num(total)}
+end
+
+local function left_due(id, is_last)
+    due = due + 1
+    due_first = due_first == '' and id or due_first
+    due_last = due_last + (is_last and 1 or 0)
+end
+
 -- An overdue row that may be delivered once more. False: the walk stops in front of it.
-local function claim(id, idle, deliveries)
-    local is_last = (state == DEAD or state == FOREIGN) and deliveries + 1 >= deliveries_max and
-        not last_too
-    if is_last or #claim_ids >= claims_max then
-        due = due + 1
-        due_first = due_first == '' and id or due_first
-        due_last = due_last + (is_last and 1 or 0)
-        return is_last or claims_max == 0
+local function claim(id, idle, deliveries, total)
+    local is_last = action == '' and (state == DEAD or state == FOREIGN) and
+        total + 1 >= deliveries_max and not last_too
+    if is_last or forbidden or #claim_ids >= claims_max then
+        left_due(id, is_last)
+        return is_last or forbidden or claims_max == 0
     end
     local n = #claim_ids + 1
-    claim_ids[n], claim_counts[n], claim_idles[n] = id, deliveries, idle
+    claim_ids[n], claim_counts[n], claim_idles[n], claim_totals[n] = id, deliveries, idle, total
+    return true
+end
+
+-- The same for a row that is to be requeued or parked.
+local function move(id, idle, deliveries, total)
+    local entry = call('XRANGE', stream, id, id, 'COUNT', 1)[1]
+    if not entry then
+        if settle then
+            reap(id, total)
+        end
+        return true
+    end
+    if forbidden or copied >= claims_max or not room_for_copy(entry[2]) then
+        left_due(id, false)
+        return forbidden or claims_max == 0
+    end
+    if action == 'park' then
+        park(id, idle, deliveries, entry[2], 'abandoned', total)
+    else
+        requeue(id, idle, deliveries, entry[2], total)
+    end
     return true
 end
 
 local function step(id, idle, deliveries)
-    local wait = wait_of(id, idle, deliveries)
+    local wait, total = wait_of(id, idle, deliveries), deliveries
+    if wait == 0 and carries and deliveries >= 0 then
+        total = deliveries + carried(id)
+        wait = wait_of(id, idle, total)
+    end
     if wait > 0 then
         not_due = not_due + 1
         wait_least = wait_least < 0 and wait or math.min(wait, wait_least)
         return true
     end
-    local exhausted = deliveries < 0 or deliveries >= deliveries_max
+    local exhausted = total < 0 or total >= deliveries_max
     if exhausted then
         local entry = settle and call('XRANGE', stream, id, id, 'COUNT', 1)[1]
         if entry then
-            park(id, idle, deliveries, entry[2])
+            if not room_for_copy(entry[2]) then
+                return false
+            end
+            park(id, idle, deliveries, entry[2], 'max-deliveries', total)
         elseif settle then
-            reap(id, deliveries)
+            reap(id, total)
         end
         return true
     end
+    if action == 'requeue' or action == 'park' then
+        return move(id, idle, deliveries, total)
+    end
     -- Claiming itself tells of an entry that is gone, but reaps it: only where that is wished.
-    if settle and #claim_ids < claims_max or exists(id) then
-        return claim(id, idle, deliveries)
+    if settle and #claim_ids < claims_max and not forbidden or exists(id) then
+        return claim(id, idle, deliveries, total)
     end
     if settle then
-        reap(id, deliveries)
+        reap(id, total)
     end
     return true
 end
@@ -168,7 +259,7 @@ end
 -- whether that was the end.
 local function walk()
     local from = ARGV[8]
-    local chunk = claims_max > 0 and claims_max + 1 or rows_max + 1
+    local chunk = claims_max > 0 and action == '' and claims_max + 1 or rows_max + 1
     while from do
         local limit = math.min(chunk, rows_max - rows + 1)
         local all, late = list(from, limit)
@@ -188,6 +279,14 @@ local function walk()
         end
     end
 end
+if action == 'requeue' then
+    forbidden = ARGV[19] ~= '1' and #call('XINFO', 'GROUPS', stream) > 1
+elseif action == 'hand-over' then
+    forbidden = true
+    for _, consumer in ipairs(call('XINFO', 'CONSUMERS', stream, group)) do
+        forbidden = forbidden and consumer[2] ~= heir
+    end
+end
 if state ~= ME and state ~= LIVE and state ~= UNKNOWN then
     walk()
 end
@@ -198,7 +297,7 @@ local claimed, there = {}, {}
 local by_count = {}
 for i, id in ipairs(claim_ids) do
     local count = claim_counts[i]
-    local command = by_count[count] or {'XCLAIM', stream, group, me, 0}
+    local command = by_count[count] or {'XCLAIM', stream, group, action == '' and me or heir, 0}
     by_count[count] = command
     command[#command + 1] = id
 end
@@ -210,13 +309,17 @@ for count, command in pairs(by_count) do
     end
 end
 for i, id in ipairs(claim_ids) do
-    if there[id] then
+    if there[id] and action ~= '' then
+        local n = #moved
+        moved[n + 1], moved[n + 2], moved[n + 3], moved[n + 4] = id, id, num(claim_totals[i]), claim_idles[i]
+    elseif there[id] then
         local n = #claimed
         claimed[n + 1], claimed[n + 2], claimed[n + 3] = id, claim_counts[i] + 1, claim_idles[i]
     else
-        reaped[#reaped + 1] = {id, num(claim_counts[i])}
+        reaped[#reaped + 1] = {id, num(claim_totals[i])}
     end
 end
 call('HSET', tab, 'cursor', (next_row == '' and '0-0' or next_row) .. ' ' .. owner)
 return {now, state, result, claimed, parked, reaped, failed, failure, rows, due, due_last, due_first,
-    not_due, wait_least, next_row, large, row and row_text(row) or ''}
+    not_due, wait_least, next_row, large, row and row_text(row) or '', moved,
+    action == 'requeue' and forbidden and due > 0 and 1 or 0}

@@ -24,16 +24,25 @@ local function may_go()
     if inactive < 0 then
         return false
     end
+    local found, newest = nil, nil
     for _, reply in ipairs(call('XINFO', 'CONSUMERS', stream, group)) do
         local info = {}
         for i = 1, #reply, 2 do
             info[reply[i]] = reply[i + 1]
         end
         if info['name'] == name then
-            return info['pending'] == 0 and info['idle'] >= inactive
+            found = info
+        else
+            newest = math.min(newest or info['idle'], info['idle'])
         end
     end
-    return false
+    if not found or found['pending'] > 0 or found['idle'] < inactive then
+        return false
+    end
+    -- Before 7.2 `idle` counts from the last entry that the consumer got, however often it asked: then
+    -- its silence means something only if others of the group were given entries since, for as long.
+    return found['inactive'] ~= nil or inactive == 0 or
+        (newest ~= nil and found['idle'] - newest >= inactive)
 end
 if not may_go() then
     return {now, 0}

@@ -1,6 +1,6 @@
 -- Who holds how much, and who is alive. ARGV: 6 "1" to beat, 7 "1" to take the stamp, 8 its interval.
--- Answers: now, beat, stamped, cursor, pending, undelivered, then for each owner
--- {name, pending, state, in the table, beat age, oldest idle, token}.
+-- KEYS: 3 the attempts. Answers: now, beat, stamped, cursor, pending, undelivered, then for each owner
+-- {name, pending, state, in the table, beat age, oldest idle, token, since it was seen}.
 local error = absent()
 if error then
     return error
@@ -40,7 +40,7 @@ if ARGV[7] == '1' then
 end
 
 local owners, seen = {}, {}
-local function owner(name, pending)
+local function owner(name, pending, seen_age)
     local row, oldest = rows[name], -1
     seen[name] = true
     if pending > 0 then
@@ -48,15 +48,35 @@ local function owner(name, pending)
         oldest = first and first[3] or -1
     end
     owners[#owners + 1] = {name, pending, state_of(name, row), row and 1 or 0,
-        row and now - row.beat or -1, oldest, row and row.token or ''}
+        row and now - row.beat or -1, oldest, row and row.token or '', seen_age}
 end
 for _, consumer in ipairs(call('XINFO', 'CONSUMERS', stream, group)) do
-    owner(consumer[2], consumer[4])
+    owner(consumer[2], consumer[4], consumer[6])
 end
 for _, name in ipairs(names) do
     if not seen[name] then
-        owner(name, 0)
+        owner(name, 0, -1)
     end
+end
+
+-- Who took the stamp sweeps up what requeued entries carry: a part of it at a time, those that were
+-- delivered and are not pending any more.
+local function forget_attempts(delivered)
+    local reply = try('HSCAN', KEYS[3], call('HGET', tab, 'carried') or '0', 'COUNT', 500)
+    if is_error(reply) then
+        return
+    end
+    local done = {'HDEL', KEYS[3]}
+    for i = 1, math.min(#reply[2], 4000), 2 do
+        local id = reply[2][i]
+        if not less(delivered, id) and #call('XPENDING', stream, group, id, id, 1) == 0 then
+            done[#done + 1] = id
+        end
+    end
+    if #done > 2 then
+        call(unpack(done))
+    end
+    call('HSET', tab, 'carried', reply[1])
 end
 
 local total, undelivered = 0, 0
@@ -69,6 +89,9 @@ for _, reply in ipairs(call('XINFO', 'GROUPS', stream)) do
         local after = next_id(info['last-delivered-id'])
         total = info['pending']
         undelivered = after and #call('XRANGE', stream, after, '+', 'COUNT', 1) or 0
+        if ARGV[7] == '1' and call('EXISTS', KEYS[3]) == 1 then
+            forget_attempts(info['last-delivered-id'])
+        end
     end
 end
 return {now, result, 1, call('HGET', tab, 'cursor') or '', total, undelivered, owners}

@@ -1,5 +1,6 @@
 -- Rows of the pending list, and whether their entries still exist. ARGV: 6 start, 7 end, 8 how many,
--- 9 "1" = only those of 10. Answers: now, {ID, owner, idle, deliveries, exists} each.
+-- 9 "1" = only those of 10. KEYS: 3 the attempts.
+-- Answers: now, {ID, owner, idle, deliveries, exists, deliveries before it was requeued} each.
 local error = absent()
 if error then
     return error
@@ -13,7 +14,9 @@ end
 if #rows > 2 then
     learn_bounds()
 end
+local carries = call('EXISTS', KEYS[3]) == 1
 for _, row in ipairs(rows) do
+    row[6] = carries and call('HGET', KEYS[3], row[1]) or 0
     row[5] = exists(row[1]) and 1 or 0
     row[4] = num(row[4])
 end
