@@ -53,10 +53,8 @@ static bool parse_action(struct impel_bytes word, unsigned *flags)
     static const struct {
         const char *word;
         unsigned flag;
-    } actions[] = {{"", 0},
-                   {"requeue", CLAIM_REQUEUE},
-                   {"hand-over", CLAIM_HAND_OVER},
-                   {"park", CLAIM_PARK}};
+    } actions[] = {
+        {"", 0}, {"requeue", CLAIM_REQUEUE}, {"hand-over", CLAIM_HAND_OVER}, {"park", CLAIM_PARK}};
 
     for (size_t i = 0; i < ARRAY_SIZE(actions); i++) {
         if (bytes_equal(word, bytes_of(actions[i].word))) {

@@ -525,9 +525,8 @@ void check_observe(void *user, const struct model_note *note)
         return; /* added before a rollback, or by nobody: the audit knows */
     }
     if (sim->trace && note->what != MODEL_RENEWED) {
-        static const char *const names[] = {"added",    "delivered", "claimed", "renewed",
-                                            "released", "acked",     "parked",  "moved",
-                                            "reaped"};
+        static const char *const names[] = {"added", "delivered", "claimed", "renewed", "released",
+                                            "acked", "parked",    "moved",   "reaped"};
         sim_trace(sim, "store: %d-%d of %s %s, was %s's, %d deliveries, idle %d ms, by %s",
                   (int)entry->id.ms, (int)entry->id.seq, sim->streams[stream].name,
                   names[note->what], text_of(note->owner, owner, sizeof(owner)),

@@ -181,9 +181,8 @@ static void walk_hand_over(struct model *model,
                            struct model_group *group,
                            struct model_row *row)
 {
-    request->claim_from.moved[request->claim_from.moved_count++] =
-        (struct moved){row->id, row->id, total_of(group, row),
-                       sub_saturating(model->now_ms, row->delivered_ms)};
+    request->claim_from.moved[request->claim_from.moved_count++] = (struct moved){
+        row->id, row->id, total_of(group, row), sub_saturating(model->now_ms, row->delivered_ms)};
     model_notify(model, MODEL_MOVED, request, stream, group, row);
     group_row_own(group, row, group_consumer(group, request->claim_from.heir));
     row->delivered_ms = model->now_ms;
@@ -203,8 +202,9 @@ static bool walk_move(struct model *model,
                          : (flags & CLAIM_HAND_OVER) != 0 &&
                                group_consumer(group, request->claim_from.heir) == NULL;
 
-    if (forbidden || request->claim_from.moved_count + request->claim_from.parked_count >=
-                         request->claim_from.claims_max ||
+    if (forbidden ||
+        request->claim_from.moved_count + request->claim_from.parked_count >=
+            request->claim_from.claims_max ||
         ((flags & CLAIM_HAND_OVER) == 0 && moved_bytes(stream, request) >= MOVE_BYTES)) {
         if (request->claim_from.due++ == 0) {
             request->claim_from.due_first = row->id;
@@ -230,10 +230,10 @@ static bool walk_claim(struct model *model,
                        struct model_row *row)
 {
     enum owner_state state = request->claim_from.state;
-    bool last = (state == OWNER_DEAD || state == OWNER_FOREIGN) &&
-                add_saturating(total_of(group, row), 1) >=
-                    request->claim_from.policy.max_deliveries &&
-                (request->claim_from.flags & CLAIM_LAST) == 0;
+    bool last =
+        (state == OWNER_DEAD || state == OWNER_FOREIGN) &&
+        add_saturating(total_of(group, row), 1) >= request->claim_from.policy.max_deliveries &&
+        (request->claim_from.flags & CLAIM_LAST) == 0;
     bool full = request->claim_from.entry_count >= request->claim_from.claims_max;
 
     if (last || full) {
@@ -351,8 +351,8 @@ static void walk_prepare(struct request *request, size_t rows)
         arena_calloc(&request->arena, most, sizeof(request->claim_from.reaped[0]));
     request->claim_from.moved =
         arena_calloc(&request->arena, most, sizeof(request->claim_from.moved[0]));
-    ASSERT(request->claim_from.moved != NULL && request->claim_from.entries != NULL && request->claim_from.parked != NULL &&
-           request->claim_from.reaped != NULL);
+    ASSERT(request->claim_from.moved != NULL && request->claim_from.entries != NULL &&
+           request->claim_from.parked != NULL && request->claim_from.reaped != NULL);
 }
 
 int model_claim_from(struct model *model, struct request *request)

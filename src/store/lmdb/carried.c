@@ -9,9 +9,8 @@ enum {
     CARRIED_PREFIX_SIZE = 1 + 8,
 };
 
-static void carried_key(uint8_t key[CARRIED_KEY_SIZE],
-                        const struct lmdb_group *group,
-                        struct impel_id id)
+static void
+carried_key(uint8_t key[CARRIED_KEY_SIZE], const struct lmdb_group *group, struct impel_id id)
 {
     key[0] = 'a';
     put_be64(key + 1, group->number);

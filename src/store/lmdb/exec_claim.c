@@ -56,9 +56,8 @@ static int settled_add(struct claiming *claiming,
     *array = memory;
     *place = (struct settled){row->id, claiming->total};
     (*count)++;
-    return claiming->carries
-               ? lmdb_carried_delete(claiming->exec->txn, claiming->group, row->id)
-               : IMPEL_OK;
+    return claiming->carries ? lmdb_carried_delete(claiming->exec->txn, claiming->group, row->id)
+                             : IMPEL_OK;
 }
 
 static int claim_row(struct claiming *claiming, const struct lmdb_pending *old)
@@ -104,8 +103,8 @@ moved_add(struct claiming *claiming, const struct lmdb_pending *row, struct impe
 {
     struct request *request = claiming->request;
     void *memory = request->claim_from.moved;
-    struct moved *place =
-        slot(claiming, &memory, request->claim_from.moved_count, &claiming->room[3], sizeof(*place));
+    struct moved *place = slot(claiming, &memory, request->claim_from.moved_count,
+                               &claiming->room[3], sizeof(*place));
 
     if (place == NULL) {
         return claiming->exec->txn->status;

@@ -358,10 +358,9 @@ static enum op_next take_large(struct op *op, const struct value *reply)
         const struct large *large = &walking->large[op->taken / LARGE_REPLIES];
         if (result == ITEM_DONE && large->requeue) {
             add_moved(op->request, large, copy, op->request->store_now_ms);
-        } else if (result == ITEM_DONE &&
-                   !add_settled(op->request, &op->request->claim_from.parked,
-                                &op->request->claim_from.parked_count,
-                                (struct settled){large->id, large->total})) {
+        } else if (result == ITEM_DONE && !add_settled(op->request, &op->request->claim_from.parked,
+                                                       &op->request->claim_from.parked_count,
+                                                       (struct settled){large->id, large->total})) {
             result = ITEM_FAILED;
         }
         if (result == ITEM_FAILED) {
