@@ -19,6 +19,7 @@ enum phase {
 
 struct target {
     struct impel_bytes name; /* in the arena */
+    struct impel_bytes heir; /* with CLAIM_HAND_OVER; empty if there is none */
     enum owner_state state;
     bool nobody;          /* the unowned entries */
     bool drop;            /* holds nothing: to be deleted */
@@ -47,6 +48,7 @@ struct sweep {
     bool hurried;    /* without asking for the stamp */
     bool limited;    /* by the steps of one sweep */
     uint32_t foreign_steps;
+    uint64_t foreign_steps_max;  /* of this sweep */
     struct sweep_cursor foreign; /* where our own walk of foreign owners stopped */
     char *foreign_name;          /* its owner */
     uint64_t due_seen, not_due_seen;
@@ -191,7 +193,63 @@ static bool wants_drop(const struct sweep *sweep, const struct look_owner *owner
     if (owner->state == OWNER_DEAD) {
         return true;
     }
-    return owner->state == OWNER_FOREIGN && sweep->options.consumer_ttl_ms >= 0;
+    return owner->state == OWNER_FOREIGN && sweep->options.consumer_ttl_ms >= 0 &&
+           owner->seen_age_ms >= sweep->options.consumer_ttl_ms;
+}
+
+/* ---- heirs ---- */
+
+struct heirs {
+    const struct look_owner *best, *second; /* NULL if there are not so many */
+};
+
+/* Fewer entries, and then who was seen last. */
+static bool better_heir(const struct look_owner *a, const struct look_owner *b)
+{
+    return b == NULL || a->pending < b->pending ||
+           (a->pending == b->pending && a->seen_age_ms < b->seen_age_ms);
+}
+
+static struct heirs find_heirs(const struct sweep *sweep, const struct request *look)
+{
+    struct heirs heirs = {0};
+
+    for (size_t i = 0; i < look->look.owner_count; i++) {
+        const struct look_owner *owner = &look->look.owners[i];
+        if (owner->state != OWNER_FOREIGN || owner->seen_age_ms < 0 ||
+            owner->seen_age_ms >= sweep->options.policy.min_idle_ms) {
+            continue;
+        }
+        if (better_heir(owner, heirs.best)) {
+            heirs.second = heirs.best;
+            heirs.best = owner;
+        } else if (better_heir(owner, heirs.second)) {
+            heirs.second = owner;
+        }
+    }
+    return heirs;
+}
+
+static struct impel_bytes heir_of(const struct heirs *heirs, struct impel_bytes name)
+{
+    const struct look_owner *heir = heirs->best;
+
+    if (heir != NULL && bytes_equal(heir->name, name)) {
+        heir = heirs->second;
+    }
+    return heir == NULL ? (struct impel_bytes){NULL, 0} : heir->name;
+}
+
+/* A worker finds by the way; a sweep without one sees all that foreigners hold within the time after
+ * which it counts as abandoned. */
+static uint64_t foreign_steps_max(const struct sweep *sweep, uint64_t rows)
+{
+    uint64_t sweeps = (uint64_t)(sweep->options.policy.min_idle_ms /
+                                 (sweep->options.interval_ms > 0 ? sweep->options.interval_ms : 1));
+    uint64_t steps = rows / SWEEP_ROWS_MAX / (sweeps > 0 ? sweeps : 1) + 1;
+
+    return sweep->options.consumer.size > 0 || steps < SWEEP_STEPS_FOREIGN ? SWEEP_STEPS_FOREIGN
+                                                                           : steps;
 }
 
 /* Abandoned work first, since it is known to be; then what may be healthy; then the empty ones. */
@@ -278,7 +336,8 @@ static bool add_target(struct sweep *sweep, struct arena *arena, const struct ta
     }
     struct target *target = &sweep->targets[sweep->target_count];
     *target = *like;
-    if (!arena_copy(arena, like->name, &target->name)) {
+    if (!arena_copy(arena, like->name, &target->name) ||
+        !arena_copy(arena, like->heir, &target->heir)) {
         return false;
     }
     sweep->target_count++;
@@ -292,7 +351,8 @@ static bool make_targets(struct sweep *sweep, const struct request *look)
     struct target *old = sweep->targets;
     size_t old_count = sweep->target_count;
     size_t count = look->look.owner_count + 1;
-    uint64_t owned = 0;
+    uint64_t owned = 0, foreign = 0;
+    struct heirs heirs = find_heirs(sweep, look);
 
     count = count > SWEEP_OWNERS_MAX ? SWEEP_OWNERS_MAX : count;
     struct target *targets = arena_calloc(&arena, count, sizeof(*targets));
@@ -306,14 +366,19 @@ static bool make_targets(struct sweep *sweep, const struct request *look)
         const struct look_owner *owner = &look->look.owners[i];
         struct target like = {.name = owner->name, .state = owner->state};
         owned += owner->pending;
+        foreign += owner->state == OWNER_FOREIGN ? owner->pending : 0;
+        like.heir = heir_of(&heirs, owner->name);
         like.drop = wants_drop(sweep, owner);
         if ((like.drop || wants_walk(owner)) && sweep->target_count + 1 < count) {
             kept = add_target(sweep, &arena, &like);
         }
     }
     if (kept && look->look.pending > owned) {
-        kept = add_target(sweep, &arena, &(struct target){.state = OWNER_NOBODY, .nobody = true});
+        struct target like = {.state = OWNER_NOBODY, .nobody = true};
+        like.heir = heir_of(&heirs, like.name);
+        kept = add_target(sweep, &arena, &like);
     }
+    sweep->foreign_steps_max = foreign_steps_max(sweep, foreign);
     if (!kept) {
         sweep->targets = old;
         sweep->target_count = old_count;
@@ -376,6 +441,7 @@ static struct request *claim_from(struct sweep *sweep,
     struct request *request = request_of(sweep, REQUEST_CLAIM_FROM);
 
     if (request == NULL || !arena_copy(&request->arena, target->name, &request->claim_from.owner) ||
+        !arena_copy(&request->arena, target->heir, &request->claim_from.heir) ||
         !arena_copy(&request->arena, sweep->options.dead_letter,
                     &request->claim_from.dead_letter)) {
         request_free(request);
@@ -385,7 +451,8 @@ static struct request *claim_from(struct sweep *sweep,
     request->claim_from.from = from;
     request->claim_from.rows_max = SWEEP_ROWS_MAX;
     request->claim_from.claims_max = claims_max > SWEEP_CLAIMS_MAX ? SWEEP_CLAIMS_MAX : claims_max;
-    request->claim_from.flags = flags | (sweep->options.settle ? CLAIM_SETTLE : 0);
+    request->claim_from.flags =
+        flags | sweep->options.action | (sweep->options.settle ? CLAIM_SETTLE : 0);
     request->claim_from.policy = sweep->options.policy;
     return send(sweep, request, target);
 }
@@ -441,14 +508,16 @@ static struct request *walk(struct sweep *sweep, uint32_t places)
             target->walked = true;
             return drop(sweep, target);
         }
-        if (sweep->limited && (target->steps >= SWEEP_STEPS_MAX ||
-                               (foreign && sweep->foreign_steps >= SWEEP_STEPS_FOREIGN))) {
+        uint64_t steps_max = foreign ? UINT64_MAX : SWEEP_STEPS_MAX;
+        if (sweep->limited && (target->steps >= steps_max ||
+                               (foreign && sweep->foreign_steps >= sweep->foreign_steps_max))) {
             target->walked = true;
             continue;
         }
-        target->steps += places == 0;
+        bool acts = sweep->options.action != 0;
+        target->steps += acts || places == 0;
         sweep->foreign_steps += foreign;
-        return claim_from(sweep, target, target->from, places, 0);
+        return claim_from(sweep, target, target->from, acts ? SWEEP_CLAIMS_MAX : places, 0);
     }
     walk_over(sweep);
     return NULL;
@@ -540,6 +609,11 @@ static void note_step(struct sweep *sweep, struct target *target, const struct r
     }
     if (!walking) {
         return;
+    }
+    if (sweep->options.action != 0 &&
+        request->claim_from.moved_count + request->claim_from.parked_count > 0) {
+        target->steps--; /* what is found and done with at once has no limit */
+        sweep->foreign_steps -= target->state == OWNER_FOREIGN;
     }
     sweep->due_seen += request->claim_from.due;
     sweep->not_due_seen += request->claim_from.not_due;

@@ -1,7 +1,8 @@
 /* sweep.h -- one group's sweep as a state machine: look, then walk the abandoned PELs step by step.
  *
- * The same machine serves a worker (which gives it a free handler now and then) and `impel sweep`
- * (which never claims: it parks, reaps and reports). One step is under way at a time. A look
+ * The same machine serves a worker (which gives it a free handler now and then) and `impel sweep`,
+ * which never claims: it parks, reaps and reports, and does to what is due what its `action` says.
+ * One step is under way at a time. A look
  * without the stamp means that somebody else swept within the interval: nothing more is done this
  * time.
  *
@@ -21,7 +22,8 @@ enum {
     SWEEP_OWNERS_MAX = 4096, /* kept from one look; more owners wait for the next */
     SWEEP_STEPS_MAX = 16,    /* of one owner's walk that only finds, in one sweep: goes on there */
     SWEEP_STEPS_FOREIGN = 4, /* of all foreign owners in one sweep: they are mostly healthy. The
-                                first sweep without a worker has no such limits: it reports */
+                                first sweep without a worker has no such limits: it reports; its
+                                later ones go as fast as is needed to see all of it in min-idle */
 };
 
 struct sweep_options {
@@ -31,6 +33,10 @@ struct sweep_options {
     struct impel_bytes dead_letter;
     int64_t interval_ms;
     bool settle;             /* park and reap */
+    unsigned action;         /* without a worker: CLAIM_REQUEUE (and CLAIM_ALL_GROUPS),
+                                CLAIM_HAND_OVER, CLAIM_PARK, or 0 = only find. What is handed over
+                                goes to the foreign consumer that was seen within min-idle and holds
+                                least, never to the holder itself */
     int64_t consumer_ttl_ms; /* drop foreign consumers that hold nothing and are inactive for this;
                                 -1 never */
     uint64_t seed;

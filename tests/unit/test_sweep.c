@@ -5,7 +5,7 @@
 static int64_t now_ms;
 static struct sweep *sweep;
 
-static void begin(bool worker)
+static void begin_with(bool worker, unsigned action)
 {
     struct sweep_options options = {
         .stream = bytes_of("s"),
@@ -14,13 +14,19 @@ static void begin(bool worker)
         .dead_letter = bytes_of("s:dead"),
         .interval_ms = 1000,
         .settle = true,
-        .consumer_ttl_ms = -1,
+        .action = action,
+        .consumer_ttl_ms = action != 0 ? 3600000 : -1,
         .seed = 3,
     };
     policy_defaults(&options.policy);
     now_ms = 1000000;
     sweep_free(sweep); /* of a test that failed */
     sweep = sweep_new(&options, now_ms);
+}
+
+static void begin(bool worker)
+{
+    begin_with(worker, 0);
 }
 
 static void end(void)
@@ -50,6 +56,7 @@ owner_add(struct request *look, const char *name, uint64_t pending, enum owner_s
     owner->name = bytes_of(name);
     owner->pending = pending;
     owner->state = state;
+    owner->seen_age_ms = 3600000;
     owner->in_table = state == OWNER_DEAD || state == OWNER_LIVE || state == OWNER_ME;
     look->look.pending += pending;
     look->look.stamped = true;
@@ -330,3 +337,123 @@ TEST(hurry_does_not_wait_for_the_stamp)
 }
 
 TAP_MAIN
+
+/* ---- a sweep that acts ---- */
+
+/* The next step is a claim from this owner; it moves so many. */
+static void act(const char *owner, unsigned flags, const char *heir, uint64_t next_ms, size_t moved)
+{
+    struct request *claim = next(0);
+    CHECK(claim != NULL && claim->kind == REQUEST_CLAIM_FROM);
+    CHECK(bytes_equal(claim->claim_from.owner, bytes_of(owner)));
+    CHECK(bytes_equal(claim->claim_from.heir, bytes_of(heir)));
+    CHECK(claim->claim_from.flags == (CLAIM_SETTLE | flags));
+    CHECK_U64(claim->claim_from.claims_max, SWEEP_CLAIMS_MAX);
+    claim->claim_from.state = OWNER_FOREIGN;
+    claim->claim_from.next.ms = next_ms;
+    claim->claim_from.moved_count = moved;
+    done(claim);
+}
+
+static struct look_owner *owner_of(struct request *look, const char *name)
+{
+    struct look_owner *owner = look->look.owners;
+    while (!bytes_equal(owner->name, bytes_of(name))) {
+        owner++;
+    }
+    return owner;
+}
+
+/* It has no limits; the next has. */
+static void first_sweep(void)
+{
+    struct request *look = looked();
+    look->look.stamped = true;
+    done(look);
+    CHECK(next(0) == NULL);
+    now_ms += 2000;
+}
+
+TEST(a_walk_that_moves_entries_goes_on_to_its_end)
+{
+    begin_with(false, CLAIM_REQUEUE);
+    first_sweep();
+    struct request *look = looked();
+    owner_add(look, "f", 100000, OWNER_FOREIGN);
+    done(look);
+    for (uint64_t i = 1; i <= 100; i++) {
+        act("f", CLAIM_REQUEUE, "", i, 200);
+    }
+    act("f", CLAIM_REQUEUE, "", 0, 5);
+    CHECK(next(0) == NULL);
+    end();
+}
+
+TEST(a_walk_that_only_finds_sees_all_within_min_idle)
+{
+    begin_with(false, CLAIM_REQUEUE);
+    first_sweep();
+    struct request *look = looked();
+    owner_add(look, "f", 1000000, OWNER_FOREIGN);
+    done(look);
+    uint64_t steps = 0;
+    while (sweep_deadline(sweep, now_ms) == 0) {
+        struct request *claim = next(0);
+        if (claim == NULL) {
+            break;
+        }
+        claim->claim_from.state = OWNER_FOREIGN;
+        claim->claim_from.next.ms = ++steps;
+        done(claim);
+    }
+    CHECK_U64(steps, 17); /* 1,000 steps in 60 sweeps */
+    end();
+}
+
+TEST(the_heir_is_alive_holds_least_and_is_not_the_holder)
+{
+    begin_with(false, CLAIM_HAND_OVER);
+    struct request *look = looked();
+    owner_add(look, "gone", 3, OWNER_FOREIGN);
+    owner_add(look, "busy", 9, OWNER_FOREIGN);
+    owner_add(look, "free", 1, OWNER_FOREIGN);
+    owner_add(look, "ours", 0, OWNER_LIVE);
+    owner_of(look, "busy")->seen_age_ms = 59999;
+    owner_of(look, "free")->seen_age_ms = 10;
+    owner_of(look, "ours")->seen_age_ms = 0;
+    done(look);
+    act("busy", CLAIM_HAND_OVER, "free", 0, 0);
+    act("free", CLAIM_HAND_OVER, "busy", 0, 0);
+    act("gone", CLAIM_HAND_OVER, "free", 0, 3);
+    CHECK(next(0) == NULL);
+    end();
+}
+
+TEST(nobody_alive_is_no_heir)
+{
+    begin_with(false, CLAIM_HAND_OVER);
+    struct request *look = looked();
+    owner_add(look, "gone", 3, OWNER_FOREIGN);
+    owner_add(look, "late", 3, OWNER_FOREIGN);
+    owner_of(look, "late")->seen_age_ms = 60000;
+    done(look);
+    act("gone", CLAIM_HAND_OVER, "", 0, 0);
+    end();
+}
+
+TEST(a_foreign_consumer_is_dropped_when_its_time_is_over)
+{
+    begin_with(false, CLAIM_PARK);
+    struct request *look = looked();
+    owner_add(look, "gone", 0, OWNER_FOREIGN);
+    owner_add(look, "fresh", 0, OWNER_FOREIGN);
+    owner_of(look, "fresh")->seen_age_ms = 3599999;
+    done(look);
+    struct request *drop = next(0);
+    CHECK(drop != NULL && drop->kind == REQUEST_DROP);
+    CHECK(bytes_equal(drop->leave.name, bytes_of("gone")));
+    CHECK_U64(drop->leave.inactive_ms, 3600000);
+    done(drop);
+    CHECK(next(0) == NULL);
+    end();
+}
