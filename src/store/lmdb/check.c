@@ -276,8 +276,8 @@ static void check_name(struct checking *checking, MDB_val key, MDB_val value)
         break;
     case 'a':
         if (key.mv_size != 25 || value.mv_size != 8 ||
-            table_find(&checking->groups, get_be64((const uint8_t *)key.mv_data + 1)) == NULL) {
-            problem(checking, "catalog: attempts of an entry without a group");
+            check_find(&checking->groups, get_be64((const uint8_t *)key.mv_data + 1)) == NULL) {
+            check_problem(checking, "catalog: attempts of an entry without a group");
         }
         break;
     case 'm':
