@@ -355,7 +355,7 @@ static enum op_next take_large(struct op *op, const struct value *reply)
     int result = ITEM_FAILED;
 
     if (large_take(op, reply, &result, &copy, &walking->why)) {
-        const struct large *large = &walking->large[op->taken / LARGE_REPLIES];
+        const struct large *large = &walking->large[op->taken / PARK_REPLIES];
         if (result == ITEM_DONE && large->requeue) {
             add_moved(op->request, large, copy, op->request->store_now_ms);
         } else if (result == ITEM_DONE && !add_settled(op->request, &op->request->claim_from.parked,

@@ -95,7 +95,7 @@ unsigned large_send(struct op *op,
     large_add(op, large, target, out);
     large_settle(op, large, target, bytes_of(large->requeue ? "requeue" : ""), out);
     resp_put_command(out, (struct impel_bytes[]){bytes_of("EXEC")}, 1);
-    return LARGE_REPLIES;
+    return PARK_REPLIES;
 }
 
 bool large_take(struct op *op,
@@ -106,7 +106,7 @@ bool large_take(struct op *op,
 {
     char text[200];
 
-    if (op->taken % LARGE_REPLIES != LARGE_REPLIES - 1) {
+    if (op->taken % PARK_REPLIES != PARK_REPLIES - 1) {
         if (reply->kind == VALUE_ERROR && why->status == 0) {
             (void)error_set(why, reply_status(reply->bytes), "%s",
                             bytes_quote(reply->bytes, text, sizeof(text)));
@@ -290,7 +290,7 @@ static enum op_next park_take(struct op *op, const struct value *reply)
         return script_answered(op, reply) ? take_script(op, reply) : OP_DONE;
     }
     if (large_take(op, reply, &result, &copy, &parking->why)) {
-        struct large *large = &parking->large[op->taken / LARGE_REPLIES];
+        struct large *large = &parking->large[op->taken / PARK_REPLIES];
         ((struct request_item *)large->result)->result = (enum item_result)result;
         if (result == ITEM_FAILED) {
             failed_because(op, bytes_of(parking->why.text));

@@ -217,7 +217,7 @@ struct large {
     void *result;        /* of the kind */
 };
 enum {
-    LARGE_REPLIES = 5, /* MULTI, settle.lua before, XADD, settle.lua, EXEC */
+    PARK_REPLIES = 5, /* MULTI, settle.lua before, XADD, settle.lua, EXEC */
 };
 unsigned large_send(struct op *op,
                     const struct large *large,
