@@ -2,9 +2,8 @@
 #include "base/json.h"
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/session.h"
 #include "store/lmdb/check.h"
-
-#include <string.h>
 
 static bool report(void *user, const char *problem)
 {
@@ -24,34 +23,11 @@ static bool report(void *user, const char *problem)
     return true;
 }
 
-/* The path in "lmdb:PATH?sync=full". */
-static int path_of(struct options *options, const char **path, struct impel_error *err)
-{
-    static const char scheme[] = "lmdb:";
-    struct impel_bytes rest;
-    char *text;
-
-    if (strncmp(options->store, scheme, sizeof(scheme) - 1) != 0) {
-        return error_set(err, IMPEL_ERR_INVALID,
-                         "only an embedded store (lmdb:PATH) can be checked");
-    }
-    rest = bytes_of(options->store + sizeof(scheme) - 1);
-    rest.size = strcspn(rest.data, "?");
-    text = arena_alloc(&options->arena, rest.size + 1);
-    if (text == NULL) {
-        return error_set(err, IMPEL_ERR_NOMEM, "out of memory");
-    }
-    memcpy(text, rest.data, rest.size);
-    text[rest.size] = '\0';
-    *path = text;
-    return IMPEL_OK;
-}
-
 int command_check(struct options *options, struct impel_error *err)
 {
     struct lmdb_check_counts counts = {0};
     const char *path = NULL;
-    int rc = path_of(options, &path, err);
+    int rc = session_path(options, "checked", &path, err);
 
     if (rc >= 0) {
         rc = lmdb_check(path, report, options, &counts, err);

@@ -263,6 +263,31 @@ const struct command command_table[] = {
         .run = command_drill,
     },
     {
+        .name = "copy",
+        .bit = COMMAND_COPY,
+        .words = "",
+        .summary = "copy streams to another store, with groups and pending entries",
+        .text =
+            "Copies whole streams, all or those of --stream, between any two stores: entries with "
+            "their IDs, groups with what they have delivered, consumers, and pending entries with "
+            "owner, delivery count and time. --stream takes names and patterns (*, ?, [...]). "
+            "Impel's own tables stay where they are.\n\n"
+            "Each copy is built under a name of its own (impel:{STREAM}:copy:STREAM), compared with "
+            "its source, and given its name in one step. So after a kill a stream is there whole or "
+            "not at all, and the same command again goes on where it was. Streams that the target "
+            "already has are left alone if they are the same, and refused if they are not, unless "
+            "--replace says otherwise.\n\n"
+            "Workers of a group must be stopped first, and so should whatever adds entries: a "
+            "stream that changed while it was copied is not given its name.\n\n"
+            "Servers before 7.0 know less of a stream and get what they know; entries that XNACK "
+            "made nobody's go to the consumer impel-released, from whom everybody may claim them.",
+        .examples = "impel copy --from lmdb:/var/lib/orders --to redis://10.0.0.5\n"
+                    "impel copy --from redis://10.0.0.5 --to lmdb:./orders --stream 'orders*' "
+                    "--dry-run\n",
+        .words_max = 0,
+        .run = command_copy,
+    },
+    {
         .name = "check",
         .bit = COMMAND_CHECK,
         .words = "",
@@ -274,6 +299,21 @@ const struct command command_table[] = {
         .examples = "impel check --store lmdb:/var/lib/orders\n",
         .words_max = 0,
         .run = command_check,
+    },
+    {
+        .name = "compact",
+        .bit = COMMAND_COMPACT,
+        .words = "",
+        .summary = "make an embedded store's file as small as what is in it",
+        .text =
+            "The file of an embedded store does not shrink when entries are trimmed: what they "
+            "leave is used again. This writes what is in it into a new file, which then takes the "
+            "old one's place in one step. Nobody else may have the store open, and the disk needs "
+            "room for the new file beside the old one. Interrupted at any point, the store is as "
+            "it was or compacted.",
+        .examples = "impel compact --store lmdb:/var/lib/orders\n",
+        .words_max = 0,
+        .run = command_compact,
     },
     {
         .name = "bench",

@@ -30,7 +30,9 @@ enum command_bit {
     COMMAND_EXPLAIN = 1 << 13,
     COMMAND_TRIM = 1 << 14,
     COMMAND_TOP = 1 << 15,
-    COMMAND_ALL = (1 << 16) - 1,
+    COMMAND_COPY = 1 << 16,
+    COMMAND_COMPACT = 1 << 17,
+    COMMAND_ALL = (1 << 18) - 1,
 };
 
 enum option_kind {
@@ -144,6 +146,11 @@ struct options {
     const char *password_file;
     const char *tls_cert, *tls_key, *tls_ca;
     int64_t max_clients;
+
+    const char *from;
+    bool replace;
+    bool force;
+    bool no_verify;
 
     bool man;
     bool completion;

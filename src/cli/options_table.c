@@ -7,7 +7,7 @@ enum {
     WITH_GROUP = COMMAND_RUN | COMMAND_SWEEP | COMMAND_STATUS | COMMAND_DEAD | COMMAND_EXPLAIN |
                  COMMAND_TOP,
     WITH_POLICY = COMMAND_RUN | COMMAND_SWEEP | COMMAND_STATUS | COMMAND_EXPLAIN | COMMAND_TOP,
-    WITH_STORE = COMMAND_ALL & ~(unsigned)(COMMAND_VERSION | COMMAND_HELP),
+    WITH_STORE = COMMAND_ALL & ~(unsigned)(COMMAND_VERSION | COMMAND_HELP | COMMAND_COPY),
 };
 
 /* clang-format off */
@@ -22,10 +22,11 @@ const struct option_spec option_table[] = {
     {"connect-timeout", "DURATION", "0", NULL, NULL,
      "A server that cannot be reached is tried again for this long, at the start and whenever the "
      "connection was lost; then the command fails. 0 = run and sweep try for ever, other commands once.",
-     OPTION_DURATION, WITH_STORE & ~(unsigned)COMMAND_SERVE, 0, 0, AT(connect_timeout_ms), false},
+     OPTION_DURATION, (WITH_STORE | COMMAND_COPY) & ~(unsigned)COMMAND_SERVE, 0, 0,
+     AT(connect_timeout_ms), false},
     {"stream", "STREAM", NULL, NULL, NULL,
-     "The stream. run, sweep, status, top and trim take several: give the option again.",
-     OPTION_LIST, WITH_GROUP | COMMAND_ADD | COMMAND_READ | COMMAND_TRIM, 1, 0, AT(streams), false},
+     "The stream. run, sweep, status, top, trim and copy take several: give the option again.",
+     OPTION_LIST, WITH_GROUP | COMMAND_ADD | COMMAND_READ | COMMAND_TRIM | COMMAND_COPY, 1, 0, AT(streams), false},
     {"group", "GROUP", NULL, NULL, NULL,
      "The consumer group.",
      OPTION_TEXT, WITH_GROUP, 1, 0, AT(group), false},
@@ -140,9 +141,10 @@ const struct option_spec option_table[] = {
     {"limit", "N", "0", NULL, NULL,
      "At most N records; 0 = all.",
      OPTION_NUMBER, COMMAND_DEAD, 0, INT64_MAX, AT(limit), true},
-    {"to", "STREAM", NULL, NULL, NULL,
-     "Replay into this stream instead of the one that the entries came from.",
-     OPTION_TEXT, COMMAND_DEAD, 1, 0, AT(to), true},
+    {"to", "STREAM|URL", NULL, NULL, NULL,
+     "dead: replay into this stream instead of the one that the entries came from. copy: the store that "
+     "the streams are copied to; an embedded one is made if it is not there.",
+     OPTION_TEXT, COMMAND_DEAD | COMMAND_COPY, 1, 0, AT(to), true},
     {"in-place", NULL, NULL, NULL, NULL,
      "Replay by making the original pending again in its group, under its own ID, as attempt 1: no "
      "other group sees it, and the order of the stream stays. Impel's workers and sweeps take it at "
@@ -196,7 +198,7 @@ const struct option_spec option_table[] = {
      OPTION_DURATION, COMMAND_TRIM | COMMAND_SWEEP, 0, 0, AT(stalled_after_ms), false},
     {"dry-run", NULL, NULL, NULL, NULL,
      "Only show what would be done.",
-     OPTION_FLAG, COMMAND_TRIM | COMMAND_DEAD, 0, 0, AT(dry_run), true},
+     OPTION_FLAG, COMMAND_TRIM | COMMAND_DEAD | COMMAND_COPY, 0, 0, AT(dry_run), true},
 
     {"runs", "N", "5", NULL, NULL,
      "How often each side is measured; the medians are compared.",
@@ -229,10 +231,23 @@ const struct option_spec option_table[] = {
      "At most so many connections; further ones are refused.",
      OPTION_NUMBER, COMMAND_SERVE, 1, 1000000, AT(max_clients), false},
 
+    {"from", "URL", NULL, NULL, NULL,
+     "The store that the streams are copied from, in the forms of --store.",
+     OPTION_TEXT, COMMAND_COPY, 1, 0, AT(from), true},
+    {"replace", NULL, NULL, NULL, NULL,
+     "Overwrite streams of the same name, each in one step when its copy is complete.",
+     OPTION_FLAG, COMMAND_COPY, 0, 0, AT(replace), true},
+    {"force", NULL, NULL, NULL, NULL,
+     "Copy although workers are alive, or the stream changes meanwhile.",
+     OPTION_FLAG, COMMAND_COPY, 0, 0, AT(force), true},
+    {"no-verify", NULL, NULL, NULL, NULL,
+     "Do not compare the copy with its source.",
+     OPTION_FLAG, COMMAND_COPY, 0, 0, AT(no_verify), true},
+
     {"json", NULL, NULL, NULL, NULL,
      "Print JSON: one object for status, one object a line for lists.",
      OPTION_FLAG, COMMAND_STATUS | COMMAND_EXPLAIN | COMMAND_TRIM | COMMAND_SWEEP | COMMAND_DEAD | COMMAND_READ |
-         COMMAND_DRILL | COMMAND_BENCH | COMMAND_CHECK,
+         COMMAND_DRILL | COMMAND_BENCH | COMMAND_CHECK | COMMAND_COPY | COMMAND_COMPACT,
      0, 0, AT(json), true},
 
     {"man", NULL, NULL, NULL, NULL,

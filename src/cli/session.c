@@ -49,6 +49,31 @@ int session_open_existing(const struct options *options,
     return rc;
 }
 
+int session_path(struct options *options,
+                 const char *done,
+                 const char **path,
+                 struct impel_error *err)
+{
+    static const char scheme[] = "lmdb:";
+    struct impel_bytes rest;
+    char *text;
+
+    if (strncmp(options->store, scheme, sizeof(scheme) - 1) != 0) {
+        return error_set(err, IMPEL_ERR_INVALID, "only an embedded store (lmdb:PATH) can be %s",
+                         done);
+    }
+    rest = bytes_of(options->store + sizeof(scheme) - 1);
+    rest.size = strcspn(rest.data, "?");
+    text = arena_alloc(&options->arena, rest.size + 1);
+    if (text == NULL) {
+        return error_set(err, IMPEL_ERR_NOMEM, "out of memory");
+    }
+    memcpy(text, rest.data, rest.size);
+    text[rest.size] = '\0';
+    *path = text;
+    return IMPEL_OK;
+}
+
 struct request *
 session_request(enum request_kind kind, struct impel_bytes stream, struct impel_bytes group)
 {

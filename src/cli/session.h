@@ -14,6 +14,12 @@ int session_open_existing(const struct options *options,
                           struct store **out,
                           struct impel_error *err);
 
+/* The path in "lmdb:PATH?sync=full", for what can be `done` ("checked") to a file only. */
+int session_path(struct options *options,
+                 const char *done,
+                 const char **path,
+                 struct impel_error *err);
+
 /* A new request about a stream and a group (either may be empty), or NULL if memory is out. The
  * spans are copied. */
 struct request *

@@ -522,21 +522,14 @@ static void check_all(struct checking *checking)
     }
 }
 
-static int check_rows(struct lmdb_env *env, struct checking *checking, struct impel_error *err)
+/* In `txn`; counts what there is. */
+static int check_in(struct lmdb_txn *txn, struct checking *checking, struct impel_error *err)
 {
-    struct lmdb_txn txn;
-    MDB_txn *mdb = NULL;
     struct impel_error first = {0};
-    int rc = env_begin_read(env, &mdb, &txn, err);
 
-    if (rc < 0) {
-        return rc;
-    }
-    checking->txn = &txn;
+    checking->txn = txn;
     checking->first = &first;
     check_all(checking);
-    lmdb_txn_release(&txn);
-    mdb_txn_abort(mdb);
     checking->txn = NULL;
     checking->first = NULL;
     checking->counts.streams = checking->streams.count;
@@ -551,6 +544,30 @@ static int check_rows(struct lmdb_env *env, struct checking *checking, struct im
         return error_set(err, IMPEL_ERR_CORRUPT, "%s", first.text);
     }
     return checking->status < 0 ? error_set(err, checking->status, "out of memory") : IMPEL_OK;
+}
+
+int check_transaction(struct lmdb_txn *txn,
+                      lmdb_check_report report,
+                      void *user,
+                      struct impel_error *err)
+{
+    struct checking checking = {.report = report, .user = user};
+    return check_in(txn, &checking, err);
+}
+
+static int check_rows(struct lmdb_env *env, struct checking *checking, struct impel_error *err)
+{
+    struct lmdb_txn txn;
+    MDB_txn *mdb = NULL;
+    int rc = env_begin_read(env, &mdb, &txn, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    rc = check_in(&txn, checking, err);
+    lmdb_txn_release(&txn);
+    mdb_txn_abort(mdb);
+    return rc;
 }
 
 int check_contents(struct lmdb_env *env,

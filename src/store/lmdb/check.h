@@ -28,7 +28,13 @@ int lmdb_check(const char *path,
                struct impel_error *err);
 
 struct lmdb_env;
-/* The same on an open file: what the rows say. */
+struct lmdb_txn;
+/* What the rows say, as a transaction sees them that has flushed what it changed. */
+int check_transaction(struct lmdb_txn *txn,
+                      lmdb_check_report report,
+                      void *user,
+                      struct impel_error *err);
+/* The same on an open file, in a transaction of its own. */
 int check_contents(struct lmdb_env *env,
                    lmdb_check_report report,
                    void *user,

@@ -133,6 +133,8 @@ int files_check(struct lmdb_env *env, struct impel_error *err);
 int files_check_data(struct lmdb_env *env, struct impel_error *err);
 /* False if the data file is shorter than it was: to look at its pages may be SIGBUS. */
 bool files_uncut(struct lmdb_env *env);
+/* Nobody else has the data file open, whatever became of the other two. */
+bool files_alone(const struct lmdb_env *env);
 void files_leave(struct lmdb_env *env);
 
 /* ---- the watcher (watch.c) ---- */

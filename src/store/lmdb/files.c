@@ -231,6 +231,11 @@ int files_check(struct lmdb_env *env, struct impel_error *err)
     return lost(env, err);
 }
 
+bool files_alone(const struct lmdb_env *env)
+{
+    return !is_locked(env->data_fd, FILES_LOCK_AT);
+}
+
 void files_leave(struct lmdb_env *env)
 {
     if (env->data_fd >= 0) {

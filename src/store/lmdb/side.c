@@ -224,7 +224,8 @@ static int side_enter(struct side *side, enum side_sync sync, struct impel_error
         }
         if (side_now_ms() > deadline) {
             return error_set(err, IMPEL_ERR_BUSY,
-                             "another process has been making it for %d s: is it stopped?",
+                             "another process has had the store for itself for %d s: is it being "
+                             "compacted or checked, or is that process stopped?",
                              SIDE_JOIN_MS / 1000);
         }
         nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);

@@ -1,0 +1,272 @@
+#!/usr/bin/python3
+"""impel copy: whole streams between any two stores, and what a kill leaves of it."""
+import json
+import random
+import signal
+
+import redis
+
+from impeltest import (check, contains, equal, impel, impel_argv, impel_ok, json_lines, main, start,
+                       start_redis, test, wait_for)
+
+
+def call(store, *words):
+    return impel_ok("call", *words, store=store)
+
+
+def on_redis(tmp):
+    _, port = start_redis(tmp)
+    return "redis://127.0.0.1:%d" % port, redis.Redis(port=port)
+
+
+def copy(source, target, *args):
+    return impel("copy", "--from", source, "--to", target, *args, deadline_s=90)
+
+
+def copy_ok(source, target, *args):
+    done = copy(source, target, *args)
+    equal(done.code, 0, done.err)
+    return done.out
+
+
+def fill(store, count, name="orders", size=20):
+    lines = [{"n": str(i), "text": "x" * (i % size)} for i in range(count)]
+    impel_ok("add", "--stream", name, "--jsonl", store=store,
+             stdin="".join(json.dumps(line) + "\n" for line in lines), deadline_s=90)
+
+
+def build(store):
+    """Streams with all that can be in one, on any store."""
+    fill(store, 300)
+    call(store, "XADD", "orders", "*", "b", "\u00fc", "b", "", "", "empty name")
+    for group, start_id in [("early", "0"), ("late", "$"), ("set back", "5-5")]:
+        call(store, "XGROUP", "CREATE", "orders", group, start_id)
+    call(store, "XREADGROUP", "GROUP", "early", "alice", "COUNT", "40", "STREAMS", "orders", ">")
+    call(store, "XREADGROUP", "GROUP", "early", "bob", "COUNT", "30", "STREAMS", "orders", ">")
+    call(store, "XREADGROUP", "GROUP", "set back", "bob", "COUNT", "3", "STREAMS", "orders", ">")
+    call(store, "XGROUP", "CREATECONSUMER", "orders", "early", "idle")
+    ids = call(store, "XRANGE", "orders", "-", "+", "COUNT", "70").split()
+    ids = [i for i in ids if i[0].isdigit() and "-" in i]
+    call(store, "XCLAIM", "orders", "early", "carol", "0", ids[5], ids[45], "RETRYCOUNT", "7",
+         "TIME", "1000")
+    call(store, "XCLAIM", "orders", "early", "carol", "0", ids[6], "RETRYCOUNT",
+         "9223372036854775807", "JUSTID")
+    call(store, "XACK", "orders", "early", ids[8])
+    call(store, "XDEL", "orders", ids[30], ids[60], ids[69])
+    call(store, "XTRIM", "orders", "MINID", ids[10])
+    # Nothing in it, once something; trimmed empty with a pending entry; never anything.
+    call(store, "XADD", "gone", "7-7", "a", "1")
+    call(store, "XDEL", "gone", "7-7")
+    call(store, "XADD", "trimmed", "9-1", "a", "1")
+    call(store, "XGROUP", "CREATE", "trimmed", "g", "0")
+    call(store, "XREADGROUP", "GROUP", "g", "c", "STREAMS", "trimmed", ">")
+    call(store, "XTRIM", "trimmed", "MAXLEN", "0")
+    call(store, "XGROUP", "CREATE", "new", "g", "0", "MKSTREAM")
+    call(store, "PEXPIRE", "new", "7200000")
+    return ["gone", "new", "orders", "trimmed"]
+
+
+def content(store, name):
+    """What XINFO says of a stream, without what moves on its own."""
+    full = call(store, "XINFO", "STREAM", name, "FULL", "COUNT", "1000").split("\n")
+    leave_out = {"radix-tree-keys", "radix-tree-nodes", "seen-time", "active-time", "lag",
+                 "entries-read"}
+    return [a for a, before in zip(full, [""] + full) if not {a, before} & leave_out]
+
+
+def same(a, b, names):
+    for name in names:
+        equal(content(b, name), content(a, name), name)
+
+
+@test
+def everything_of_a_stream_arrives(tmp):
+    one = "lmdb:%s/one" % tmp
+    server, _ = on_redis(tmp)
+    names = build(one)
+    # To a server whose payloads are older: in pieces; from there, and between files: whole.
+    out = copy_ok(one, server, "--json")
+    equal([(r["stream"], r["outcome"], r["in_pieces"]) for r in json_lines(out)],
+          [(n, "copied", True) for n in names])
+    same(one, server, names)
+    equal(json_lines(out)[2], {"stream": "orders", "entries": 288, "groups": 3, "pending": 72,
+                               "outcome": "copied", "in_pieces": True})
+    out = copy_ok(server, "lmdb:%s/two" % tmp, "--json")
+    equal([r["in_pieces"] for r in json_lines(out)], [False] * 4)
+    same(one, "lmdb:%s/two" % tmp, names)
+    copy_ok(one, "lmdb:%s/three" % tmp)
+    same(one, "lmdb:%s/three" % tmp, names)
+    (tmp / "second").mkdir()
+    other, _ = on_redis(tmp / "second")
+    contains(copy_ok(server, other), "orders: 288 entries, 3 groups, 72 pending: copied")
+    same(one, other, names)
+    check(7000000 < int(call(other, "PTTL", "new")) <= 7200000, "the expiry")
+    for file in "two", "three":
+        impel_ok("check", store=tmp / file)
+    # Each finds all of it in each other.
+    for a, b in [(one, server), (server, "lmdb:%s/three" % tmp), (other, one)]:
+        equal([r["outcome"] for r in json_lines(copy_ok(a, b, "--json"))], ["there already"] * 4)
+
+
+@test
+def names_and_patterns_choose(tmp):
+    one = "lmdb:%s/one" % tmp
+    for name in "a1", "a2", "b1", "c*", "impel:{a1}:copy:a1":
+        call(one, "XADD", name, "1-1", "f", name)
+    call(one, "SET", "text", "x")
+    out = copy_ok(one, "lmdb:%s/two" % tmp, "--stream", "a?", "--stream", "c*", "--stream", "a1",
+                  "--json")
+    equal([r["stream"] for r in json_lines(out)], ["a1", "a2", "c*"])
+    out = copy_ok(one, "lmdb:%s/two" % tmp, "--json", "--dry-run")
+    equal([(r["stream"], r["outcome"]) for r in json_lines(out)],
+          [("a1", "there already"), ("a2", "there already"), ("b1", "would be copied"),
+           ("c*", "there already")])
+    equal(call("lmdb:%s/two" % tmp, "EXISTS", "b1"), "0\n")
+    out = copy_ok(one, "lmdb:%s/none" % tmp, "--stream", "b1", "--dry-run")
+    contains(out, "would be copied")
+    check(not (tmp / "none").exists(), "a dry run made a store")
+    done = copy(one, "lmdb:%s/two" % tmp, "--stream", "nothing*")
+    equal(done.code, 1)
+    contains(done.err, "the source has no stream 'nothing*'")
+
+
+@test
+def another_stream_is_not_overwritten(tmp):
+    one, two = "lmdb:%s/one" % tmp, "lmdb:%s/two" % tmp
+    for name in "a", "b":
+        call(one, "XADD", name, "1-1", "f", "1")
+    call(two, "XADD", "b", "1-1", "f", "2")
+    done = copy(one, two)
+    equal((done.code, done.out), (1, ""))
+    contains(done.err, "stream 'b' differs from its source: entry 1-1; --replace overwrites it")
+    equal(call(two, "KEYS", "*"), "b\n", "nothing is written when something stands against it")
+    contains(copy_ok(one, two, "--replace"), "b: 1 entries, 0 groups, 0 pending: replaced")
+    equal(call(two, "XRANGE", "b", "-", "+").split(), ["1-1", "f", "1"])
+    call(two, "DEL", "a")
+    call(two, "SET", "a", "text")
+    done = copy(one, two, "--replace")
+    equal((done.code, call(two, "GET", "a")), (1, "text\n"))
+    contains(done.err, "the target's key 'a' is no stream")
+
+
+@test
+def wrong_use_is_told(tmp):
+    one = "lmdb:%s/one" % tmp
+    for args, code, words in [
+            (["--from", one], 2, "--to URL"), (["--to", one], 2, "--from URL"),
+            (["--from", one, "--to", one], 2, "the same store"),
+            (["--from", one, "--to", "lmdb:%s/two" % tmp], 1, "no such store"),
+            (["--from", "bad:x", "--to", one], 2, "bad"),
+            (["--from", one, "--to", one, "--store", one], 2, "--store")]:
+        done = impel("copy", *args)
+        equal(done.code, code, done.err)
+        contains(done.err, words)
+    check(not (tmp / "two").exists(), "the target was made for nothing")
+
+
+@test
+def it_waits_for_no_living_worker(tmp):
+    one = "lmdb:%s/one" % tmp
+    fill(one, 5)
+    worker = start(impel_argv("run", "--stream", "orders", "--group", "g", "--consumer", "w", "--",
+                              "sh", "-c", "echo ran >> %s/ran" % tmp, store=one), tmp)
+    wait_for(lambda: (tmp / "ran").exists() and len((tmp / "ran").read_text()) == 20,
+             what="the worker's work")
+    done = copy(one, "lmdb:%s/two" % tmp)
+    equal(done.code, 1)
+    contains(done.err, "worker 'w' of group 'g' is alive")
+    contains(copy_ok(one, "lmdb:%s/two" % tmp, "--force"), "copied")
+    equal(worker.stop().code, 0)
+    fill(one, 1)
+    contains(copy_ok(one, "lmdb:%s/two" % tmp, "--replace"), "replaced")
+    # On a server the table of workers is a key; it stays where it is.
+    server, r = on_redis(tmp)
+    contains(copy_ok(one, server), "copied")
+    equal(r.keys(), [b"orders"])
+
+
+def killed_at(source, target, r, entries, tmp):
+    """Copies, and kills it when so many entries are there. True if it was not over by then."""
+    process = start(impel_argv("copy", "--from", source, "--to", target), tmp)
+    wait_for(lambda: r.xlen("impel:{orders}:copy:orders") >= entries or not process.running(),
+             pause_s=0.001)
+    process.signal(signal.SIGKILL)
+    process.wait()
+    return not r.exists("orders")
+
+
+@test
+def what_a_kill_left_is_taken_up(tmp):
+    one = "lmdb:%s/one?sync=process" % tmp
+    server, r = on_redis(tmp)
+    fill(one, 30000)
+    call(one, "XGROUP", "CREATE", "orders", "g", "0")
+    call(one, "XREADGROUP", "GROUP", "g", "c", "COUNT", "2000", "STREAMS", "orders", ">")
+    caught = 0
+    for entries in 1, 4000, 12000:
+        caught += killed_at(one, server, r, entries, tmp)
+    check(caught > 0, "it was always over before the kill")
+    if not r.exists("orders"):
+        left = r.xlen("impel:{orders}:copy:orders")
+        check(left >= 12000, "only %d entries were left" % left)
+        r.config_resetstat()
+        copy_ok(one, server)
+        equal(r.info("commandstats")["cmdstat_xadd"]["calls"], 30000 - left,
+              "entries were added again")
+    equal([r["outcome"] for r in json_lines(copy_ok(one, server, "--json"))], ["there already"])
+    equal(r.keys(), [b"orders"])
+    # What is not the beginning of the source is no help.
+    r.delete("orders")
+    r.xadd("impel:{orders}:copy:orders", {"n": "other"}, id="1-1")
+    copy_ok(one, server)
+    equal((r.xlen("orders"), r.keys()), (30000, [b"orders"]))
+
+
+@test
+def an_embedded_target_has_all_or_nothing(tmp):
+    rng = random.Random(4)
+    server, r = on_redis(tmp)
+    fill(server, 12000, size=100)
+    r.xgroup_create("orders", "g", 0)
+    for _ in range(4):
+        r.xreadgroup("g", "c", {"orders": ">"}, count=500)
+    # Too large for one payload, says a name of whose pending entries one is nobody's.
+    for round_number in range(6):
+        target = "lmdb:%s/two" % tmp
+        process = start(impel_argv("copy", "--from", server, "--to", target), tmp)
+        wait_for(lambda: (tmp / "two").exists() or not process.running(), pause_s=0.001)
+        steps = rng.randrange(200)
+        wait_for(lambda left=[steps]: left.append(left.pop() - 1) or left[0] < 0, pause_s=0.001)
+        process.signal(signal.SIGKILL)
+        process.wait()
+        if (tmp / "two").exists():
+            equal(impel("check", store=tmp / "two").code, 0, "round %d" % round_number)
+            there = call(target, "XLEN", "orders")
+            check(there in ("0\n", "12000\n"), "half a stream: " + there)
+    copy_ok(server, "lmdb:%s/two" % tmp)
+    equal(call("lmdb:%s/two" % tmp, "KEYS", "*"), "orders\n")
+    same(server, "lmdb:%s/two" % tmp, ["orders"])
+
+
+@test
+def a_stream_that_changes_is_not_named(tmp):
+    one = "lmdb:%s/one?sync=process" % tmp
+    server, r = on_redis(tmp)
+    fill(one, 30000)
+    process = start(impel_argv("copy", "--from", one, "--to", server), tmp)
+    wait_for(lambda: r.xlen("impel:{orders}:copy:orders") > 0 or not process.running(),
+             pause_s=0.001)
+    process.signal(signal.SIGSTOP)
+    over = r.exists("orders")
+    call(one, "XADD", "orders", "*", "late", "1")
+    process.signal(signal.SIGCONT)
+    done = process.wait()
+    if not over:
+        equal(done.code, 1, done.err)
+        contains(done.err, "changed while it was copied")
+        equal(r.exists("orders"), 0)
+        copy_ok(one, server)
+        equal(r.xlen("orders"), 30001)
+
+
+main()
