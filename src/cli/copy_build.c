@@ -292,8 +292,9 @@ static int advance(struct pieces *pieces, bool stand_in, struct impel_error *err
 static int rewind_source(struct pieces *pieces, struct impel_error *err)
 {
     copy_entries_end(&pieces->source);
-    pieces->source =
-        (struct copy_entries){.store = pieces->work->from, .stream = pieces->work->stream};
+    pieces->source = (struct copy_entries){.store = pieces->work->from,
+                                           .stream = pieces->work->stream,
+                                           .until = pieces->work->source->last_id};
     pieces->gone_at = 0;
     return advance(pieces, false, err);
 }
