@@ -420,6 +420,10 @@ struct request {
         struct {
             struct impel_id start; /* last-delivered-id to set */
             bool at_end;           /* "$" instead of `start` */
+            /* GROUP_CREATE, of a group that was lost: instead of `start` from its ack floor, before
+             * which all was acknowledged, as far as the store knows it (a LOOK with LOOK_STAMP keeps
+             * it); from 0 if it knows none, or the stream is a new one of the same name. */
+            bool at_floor;
             bool no_create; /* GROUP_CREATE: a missing stream is an error instead of created */
             bool created;   /* out: GROUP_CREATE: false = it was there already (no error) */
         } group_set;        /* GROUP_CREATE, GROUP_SET */

@@ -34,7 +34,7 @@
  * - Adoption: a listing of the own PEL counts as proof only for entries that are in nobody's hands
  * after every read and claim that was outstanding when the listing was submitted has completed.
  * - After NO_GROUP everything held of that stream is cancelled (a late ack could hit another entry
- * of the same ID), the group is created again, from 0, with backoff, and counted. */
+ * of the same ID), the group is created again, from its ack floor, with backoff, and counted. */
 #ifndef IMPEL_CORE_WORKER_H
 #define IMPEL_CORE_WORKER_H
 

@@ -67,7 +67,8 @@ static void group_create(struct stream *s)
     struct request *request = request_for(w, s, REQUEST_GROUP_CREATE);
 
     if (request != NULL) {
-        request->group_set.start = s->lost_seq == 0 ? w->options.group_start : ID_MIN;
+        request->group_set.start = w->options.group_start;
+        request->group_set.at_floor = s->lost_seq != 0;
         s->stepping = flight_submit(w, s, request) != NULL;
     }
 }

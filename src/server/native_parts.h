@@ -47,6 +47,8 @@ bool native_answer_replay(const struct request *request, struct value *out, stru
 
 bool native_parse_beat(struct request *request, const struct impel_bytes *words, size_t count);
 bool native_answer_beat(const struct request *request, struct value *out, struct arena *arena);
+bool native_parse_create(struct request *request, const struct impel_bytes *words, size_t count);
+bool native_answer_create(const struct request *request, struct value *out, struct arena *arena);
 bool native_parse_leave(struct request *request, const struct impel_bytes *words, size_t count);
 bool native_parse_drop(struct request *request, const struct impel_bytes *words, size_t count);
 bool native_answer_leave(const struct request *request, struct value *out, struct arena *arena);

@@ -46,6 +46,25 @@ bool native_answer_leave(const struct request *request, struct value *out, struc
     return items != NULL;
 }
 
+/* ---- a group that was lost ---- */
+
+bool native_parse_create(struct request *request, const struct impel_bytes *words, size_t count)
+{
+    (void)words;
+    request->group_set.at_floor = true;
+    return count == 0;
+}
+
+bool native_answer_create(const struct request *request, struct value *out, struct arena *arena)
+{
+    struct value *items = native_list(request, out, 2, arena);
+
+    if (items != NULL) {
+        items[1] = value_integer(request->group_set.created);
+    }
+    return items != NULL;
+}
+
 /* ---- claim ---- */
 
 static bool parse_action(struct impel_bytes word, unsigned *flags)

@@ -417,6 +417,90 @@ TEST(a_waiting_read_hears_that_its_group_is_gone)
     CHECK(await(read) == IMPEL_ERR_NO_GROUP);
 }
 
+/* ---- a group that was lost ---- */
+
+static void lose(void)
+{
+    struct request *sweep = ask_as(REQUEST_LOOK, "s", "g", worker("w", 1));
+
+    sweep->look.flags = LOOK_BEAT | LOOK_STAMP; /* which keeps the floor */
+    CHECK(run(sweep) == IMPEL_OK && sweep->look.stamped);
+    CHECK(command("XGROUP DESTROY s g"));
+}
+
+static void make_again(void)
+{
+    struct request *create = ask(REQUEST_GROUP_CREATE, "s", "g");
+
+    create->group_set.at_floor = true;
+    CHECK(run(create) == IMPEL_OK);
+    CHECK(create->group_set.created);
+    create = ask(REQUEST_GROUP_CREATE, "s", "g");
+    create->group_set.at_floor = true;
+    CHECK(run(create) == IMPEL_OK);
+    CHECK(!create->group_set.created); /* by others, a moment before */
+}
+
+static void reads_from(uint64_t first, uint64_t last)
+{
+    struct request *read = read_new("s", "g", worker("w", 1), 100);
+
+    CHECK_U64(read->read.entry_count, last - first + 1);
+    for (size_t i = 0; i < read->read.entry_count; i++) {
+        CHECK_U64(read->read.entries[i].entry->id.ms, first + i);
+        struct request *ack = ask(REQUEST_ACK, "s", "g");
+        struct request_item item = {.id = id_of(first + i, 0)};
+        ack->ack.items = &item;
+        ack->ack.item_count = 1;
+        CHECK(run(ack) == IMPEL_OK);
+    }
+}
+
+TEST(a_lost_group_begins_again_where_all_before_was_acked)
+{
+    suite_begin();
+    scene(worker("w", 1), 5);
+    struct request *ack = ask(REQUEST_ACK, "s", "g");
+    struct request_item acked[] = {{.id = id_of(1, 0)}, {.id = id_of(2, 0)}, {.id = id_of(4, 0)}};
+    ack->ack.items = acked;
+    ack->ack.item_count = ARRAY_SIZE(acked);
+    CHECK(run(ack) == IMPEL_OK);
+    (void)add("s", id_of(6, 0), "v");
+    lose();
+    make_again();
+    beat("s", "g", worker("w", 1));
+    reads_from(3, 6); /* 4 once more: 3 was pending */
+    lose();
+    make_again();
+    beat("s", "g", worker("w", 1));
+    (void)add("s", id_of(7, 0), "v");
+    reads_from(7, 7);
+}
+
+TEST(a_lost_group_of_a_new_stream_begins_at_its_start)
+{
+    suite_begin();
+    scene(worker("w", 1), 5);
+    lose();
+    CHECK(command("DEL s"));
+    (void)add("s", id_of(1, 0), "v");
+    (void)add("s", id_of(2, 0), "v");
+    make_again();
+    beat("s", "g", worker("w", 1));
+    reads_from(1, 2);
+}
+
+TEST(a_lost_group_that_nobody_swept_begins_at_the_start)
+{
+    suite_begin();
+    struct request *create = ask(REQUEST_GROUP_CREATE, "s", "g");
+    create->group_set.at_floor = true;
+    CHECK(run(create) == IMPEL_OK);
+    (void)add("s", id_of(1, 0), "v");
+    beat("s", "g", worker("w", 1));
+    reads_from(1, 1);
+}
+
 /* ---- several requests ---- */
 
 TEST(requests_of_one_turn_see_those_before_them)

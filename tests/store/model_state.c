@@ -249,6 +249,12 @@ struct model_group *stream_group_make(struct model_stream *stream, struct impel_
 
 void stream_group_delete(struct model_stream *stream, struct model_group *group)
 {
+    stream->floor_group = hash_bytes(group->name, 0);
+    stream->floor = group->last_delivered;
+    if (group->row_count > 0 && id_compare(group->rows[0].id, stream->floor) <= 0) {
+        stream->floor = group->rows[0].id;
+        (void)id_previous(&stream->floor);
+    }
     group_release(group);
     close_gap(stream->groups, stream->group_count, (size_t)(group - stream->groups),
               sizeof(*group));

@@ -71,6 +71,9 @@ struct model_stream {
     uint64_t entries_added;
     struct model_group *groups; /* by name */
     size_t group_count;
+    uint64_t
+        floor_group; /* the hash of the group that was destroyed last, and where it would have */
+    struct impel_id floor; /* to begin again: behind the last entry before which all was acked */
 };
 
 struct model_state {

@@ -453,7 +453,11 @@ int model_group_set(struct model *model, struct request *request)
         request->group_set.created = true;
         model->signalled = true;
     }
-    group->last_delivered = request->group_set.at_end ? stream->last_id : request->group_set.start;
+    bool known = stream->floor_group == hash_bytes(request->group, 0);
+    struct impel_id floor = known ? stream->floor : ID_MIN;
+    group->last_delivered = request->group_set.at_floor ? floor
+                            : request->group_set.at_end ? stream->last_id
+                                                        : request->group_set.start;
     group->entries_read = -1;
     return IMPEL_OK;
 }

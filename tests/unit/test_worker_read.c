@@ -151,7 +151,7 @@ TEST(a_group_that_vanished_takes_all_that_was_held_with_it)
     options.concurrency = 3;
     options.group_start = (struct impel_id){77, 0};
     hand_start(&options);
-    CHECK(hand.out[0]->group_set.start.ms == 77);
+    CHECK(hand.out[0]->group_set.start.ms == 77 && !hand.out[0]->group_set.at_floor);
     hand_ready();
     hand_deliver(hand_take(REQUEST_READ), 0, 1, 3);
     hand_outcome(2, OUTCOME_DONE);
@@ -168,7 +168,7 @@ TEST(a_group_that_vanished_takes_all_that_was_held_with_it)
     CHECK(hand_count(REQUEST_ACK) == 0 && hand_count(REQUEST_GROUP_CREATE) == 0);
     keep_beating(1000);
     struct request *create = hand_take(REQUEST_GROUP_CREATE);
-    CHECK(id_is_zero(create->group_set.start));
+    CHECK(create->group_set.at_floor);
     create->group_set.created = true;
     hand_reply(create);
     hand_tick();

@@ -280,6 +280,12 @@ static void check_name(struct checking *checking, MDB_val key, MDB_val value)
             check_problem(checking, "catalog: attempts of an entry without a group");
         }
         break;
+    case 'f':
+        if (key.mv_size < 9 || value.mv_size != 16 ||
+            check_find(&checking->streams, get_be64((const uint8_t *)key.mv_data + 1)) == NULL) {
+            check_problem(checking, "the floor of a group that was destroyed is damaged");
+        }
+        break;
     case 'm':
     case 's':
     case 'G':

@@ -25,7 +25,8 @@
 #define MAP_SIZE_LEAST   ((uint64_t)1 << 28) /* below this a refusal is an error */
 
 enum {
-    OPEN_LOCK_MS = 10000,                         /* how long an opener waits for the lock */
+    OPEN_LOCK_MS = 10000,      /* how long an opener waits for one that has the lock */
+    OPEN_LOCK_MOST_MS = 60000, /* and for all of them */
     LOCK_FILE_SIZE = 4096 + ENV_READERS_MAX * 64, /* LMDB's head, and a cache line a reader */
     DISK_FULL_SIZE = 1 << 20,                     /* less than this is left on a full disk */
 };
@@ -372,13 +373,27 @@ static int env_format(struct lmdb_env *env, struct impel_error *err)
 
 static int env_lock_to_open(struct lmdb_env *env, struct impel_error *err)
 {
-    int64_t deadline = side_now_ms() + OPEN_LOCK_MS;
+    const struct side_header *header = env->side.header;
+    int64_t began_ms = side_now_ms();
+    int64_t seen_ms = began_ms; /* since when this one has it, as far as was seen here */
+    int64_t since_ms = -1;
 
     while (side_lock(&env->side) < 0) {
-        if (side_now_ms() > deadline) {
+        int64_t now_ms = side_now_ms();
+        int64_t held_since_ms = atomic_load(&header->held_since);
+        if (held_since_ms != since_ms) { /* somebody else, or once more: it goes on */
+            since_ms = held_since_ms;
+            seen_ms = now_ms;
+        }
+        if (now_ms - seen_ms > OPEN_LOCK_MS) {
             return error_set(err, IMPEL_ERR_BUSY,
                              "%s: process %d has held its lock for %d s: is it stopped?", env->path,
-                             atomic_load(&env->side.header->holder), OPEN_LOCK_MS / 1000);
+                             atomic_load(&header->holder), OPEN_LOCK_MS / 1000);
+        }
+        if (now_ms - began_ms > OPEN_LOCK_MOST_MS) {
+            return error_set(err, IMPEL_ERR_BUSY,
+                             "%s: so many others use it that its lock could not be had for %d s",
+                             env->path, OPEN_LOCK_MOST_MS / 1000);
         }
     }
     return IMPEL_OK;

@@ -255,7 +255,10 @@ int exec_group_create(struct exec *exec, struct request *request)
     if (rc >= 0) {
         struct impel_id start =
             request->group_set.at_end ? stream->last_id : request->group_set.start;
-        rc = lmdb_group_create(exec->txn, stream, request->group, start, -1, NULL);
+        if (request->group_set.at_floor) {
+            rc = lmdb_group_floor(exec->txn, stream, request->group, &start);
+        }
+        rc = rc < 0 ? rc : lmdb_group_create(exec->txn, stream, request->group, start, -1, NULL);
         request->group_set.created = rc >= 0;
     }
     return rc < 0 && rc != IMPEL_ERR_EXISTS ? exec_fail(exec, request, rc, status_text(rc))

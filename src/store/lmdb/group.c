@@ -100,6 +100,9 @@ int lmdb_group_create(struct lmdb_txn *txn,
     }
     rc = catalog_new_number(txn, &number);
     rc = rc < 0 ? rc : catalog_set(txn, 'g', stream->number, name, number);
+    if (rc >= 0 && catalog_delete(txn, 'f', stream->number, name) < 0) {
+        rc = txn->status; /* mostly there is none */
+    }
     if (rc < 0) {
         return rc;
     }
@@ -119,6 +122,45 @@ int lmdb_group_create(struct lmdb_txn *txn,
         *out = group;
     }
     return IMPEL_OK;
+}
+
+int lmdb_group_keep_floor(struct lmdb_txn *txn, struct lmdb_group *group)
+{
+    struct lmdb_pending row;
+    struct lmdb_key key;
+    struct impel_id floor = group->last_id;
+    uint8_t value[16];
+    int rc = lmdb_pending_first(txn, group, &row);
+
+    if (rc >= 0 && id_compare(row.id, floor) <= 0) {
+        floor = row.id;
+        (void)id_previous(&floor);
+    }
+    put_be64(value, floor.ms);
+    put_be64(value + 8, floor.seq);
+    key_of_name(&key, 'f', group->stream->number, group->name);
+    return rc < 0 && rc != IMPEL_ERR_NOT_FOUND
+               ? rc
+               : row_put(txn, DB_CATALOG, (MDB_val){key.size, key.data},
+                         (MDB_val){sizeof(value), value});
+}
+
+int lmdb_group_floor(struct lmdb_txn *txn,
+                     const struct lmdb_stream *stream,
+                     struct impel_bytes name,
+                     struct impel_id *floor)
+{
+    struct lmdb_key key;
+    MDB_val value;
+
+    *floor = ID_MIN;
+    key_of_name(&key, 'f', stream->number, name);
+    int rc = row_get(txn, DB_CATALOG, (MDB_val){key.size, key.data}, &value);
+    if (rc >= 0 && value.mv_size == 16) {
+        floor->ms = get_be64(value.mv_data);
+        floor->seq = get_be64((const uint8_t *)value.mv_data + 8);
+    }
+    return rc == IMPEL_ERR_NOT_FOUND ? IMPEL_OK : rc;
 }
 
 /* Forgets the consumers that the cache knows, so that none is written back. */

@@ -195,6 +195,8 @@ static int stream_destroy(struct lmdb_txn *txn, struct lmdb_stream *stream)
     put_be64(prefix, stream->number);
     rc = rc < 0 ? rc : row_delete_all(txn, DB_ENTRIES, prefix, sizeof(prefix), NULL);
     rc = rc < 0 ? rc : row_delete_all(txn, DB_NODES, prefix, sizeof(prefix), NULL);
+    key_of_number(&key, 'f', stream->number);
+    rc = rc < 0 ? rc : row_delete_all(txn, DB_CATALOG, key.data, key.size, NULL);
     key_of_number(&key, 's', stream->number);
     rc = rc < 0 ? rc : row_delete(txn, DB_CATALOG, (MDB_val){key.size, key.data});
     OBJECT_OF(stream, stream)->gone = true;

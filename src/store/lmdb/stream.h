@@ -14,6 +14,8 @@
  *               's' stream               -> struct disk_stream    counters, tail node, then the name
  *               'g' stream NAME          -> group number          the groups of a stream, by name
  *               'G' group                -> struct disk_group     counters, then the name
+ *               'f' stream NAME          -> ms seq (big-endian)   of a group that was destroyed: where
+ *                                                                 it would have to begin again
  *               'c' group NAME           -> consumer number       the consumers of a group, by name
  *               'C' consumer             -> struct disk_consumer  counters, then the name
  *               't' group time ms seq    -> nothing               the PEL as CLAIM takes it (order.c)
@@ -230,6 +232,14 @@ int lmdb_group_create(struct lmdb_txn *txn,
                       struct lmdb_group **out);
 /* With its consumers and its PEL; signals readers. */
 int lmdb_group_destroy(struct lmdb_txn *txn, struct lmdb_group *group);
+/* Keeps the group's ack floor beyond its end, until a group of the name is created; before which ID all
+ * was acknowledged, as a last delivered ID. */
+int lmdb_group_keep_floor(struct lmdb_txn *txn, struct lmdb_group *group);
+/* What was kept; 0-0 if nothing was. */
+int lmdb_group_floor(struct lmdb_txn *txn,
+                     const struct lmdb_stream *stream,
+                     struct impel_bytes name,
+                     struct impel_id *floor);
 void lmdb_group_changed(struct lmdb_txn *txn, struct lmdb_group *group);
 /* The entry `id` (> last_id) is being delivered by `>`: moves last_id, keeps entries_read. */
 void lmdb_group_advance(struct lmdb_txn *txn, struct lmdb_group *group, struct impel_id id);

@@ -191,13 +191,13 @@ bool script_answered(struct op *op, const struct value *reply);
 /* ---- the kinds ---- */
 
 extern const struct op_kind op_add, op_ack, op_strict_ack, op_range, op_info, op_group, op_trim,
-    op_trim_done, op_call, op_pending;                           /* plain.c */
-extern const struct op_kind op_read, op_read_many;               /* read.c */
-extern const struct op_kind op_beat, op_look, op_leave, op_drop; /* table.c */
-extern const struct op_kind op_claim;                            /* claim.c */
-extern const struct op_kind op_take, op_renew, op_release;       /* items.c */
-extern const struct op_kind op_park;                             /* park.c */
-extern const struct op_kind op_replay;                           /* replay.c */
+    op_trim_done, op_call, op_pending;                                      /* plain.c */
+extern const struct op_kind op_read, op_read_many;                          /* read.c */
+extern const struct op_kind op_beat, op_look, op_leave, op_drop, op_create; /* table.c */
+extern const struct op_kind op_claim;                                       /* claim.c */
+extern const struct op_kind op_take, op_renew, op_release;                  /* items.c */
+extern const struct op_kind op_park;                                        /* park.c */
+extern const struct op_kind op_replay;                                      /* replay.c */
 
 /* Kinds that a request begins with; NULL for one that this store does not know. */
 const struct op_kind *op_kind_of(const struct request *request);

@@ -9,6 +9,7 @@ enum script_name {
     SCRIPT_ACK,
     SCRIPT_BEAT,
     SCRIPT_CLAIM,
+    SCRIPT_CREATE,
     SCRIPT_DROP,
     SCRIPT_INFO,
     SCRIPT_LEAVE,

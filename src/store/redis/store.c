@@ -360,6 +360,9 @@ const struct op_kind *op_kind_of(const struct request *request)
     if (request->kind == REQUEST_ACK && request->ack.strict) {
         return &op_strict_ack;
     }
+    if (request->kind == REQUEST_GROUP_CREATE && request->group_set.at_floor) {
+        return &op_create;
+    }
     /* A size that is smaller than what a read usually brings is counted entry by entry, in a script;
      * and COUNT is for each stream, so several are asked one after another. */
     if (request->kind == REQUEST_READ &&

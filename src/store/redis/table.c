@@ -1,4 +1,5 @@
-/* table.c -- requests about the workers table: beat, look, leave, drop. */
+/* table.c -- requests about the workers table: beat, look, leave, drop; and making a group again
+ * from what the table has kept of it. */
 #include "store/redis/redis.h"
 
 #include <string.h>
@@ -161,3 +162,23 @@ static enum op_next leave_take(struct op *op, const struct value *reply)
 
 const struct op_kind op_leave = {.name = "leave", .send = leave_send, .take = leave_take};
 const struct op_kind op_drop = {.name = "drop", .send = drop_send, .take = leave_take};
+
+/* ---- a group that was lost ---- */
+
+static int create_send(struct op *op, struct buf *out)
+{
+    cmd_script(op, SCRIPT_CREATE, no_key);
+    cmd_end(op, out);
+    return 1;
+}
+
+static enum op_next create_take(struct op *op, const struct value *reply)
+{
+    if (script_answered(op, reply)) {
+        op->request->group_set.created = item_number(reply, 1) != 0;
+        op_finish(op, IMPEL_OK);
+    }
+    return OP_DONE;
+}
+
+const struct op_kind op_create = {.name = "create", .send = create_send, .take = create_take};

@@ -141,7 +141,8 @@ void call_xgroup_destroy(struct call *call)
         return;
     }
     bool there = words.group != NULL;
-    if (!there || call_check(call, lmdb_group_destroy(call->txn, words.group))) {
+    if (!there || (call_check(call, lmdb_group_keep_floor(call->txn, words.group)) &&
+                   call_check(call, lmdb_group_destroy(call->txn, words.group)))) {
         call_reply_integer(call, there ? 1 : 0);
     }
 }

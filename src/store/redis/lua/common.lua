@@ -5,7 +5,7 @@
 --
 -- The table is a hash. `last` and `since` are when any beat was taken last, and since when without a
 -- gap; `least` is the smallest dead-after of a row (perhaps of one that is gone: then a gap is seen
--- too soon, which condemns nobody); `stamp` and `cursor` are the sweep's. A worker's row is
+-- too soon, which condemns nobody); `stamp`, `cursor` and `floor` are the sweep's. A worker's row is
 -- `w:<consumer>` = "<beat> <dead-after> <token>", with " dead" behind it once it was judged so: its
 -- own next beat takes that away, and learns of it.
 --
@@ -74,6 +74,24 @@ local function next_id(id)
     if ms ~= SEQ_MAX then
         return increment(ms) .. '-0'
     end
+end
+
+local function decrement(digits)
+    local head, zeros = string.match(digits, '^(.-)(0*)$')
+    local front, ones = string.sub(head, 1, -2), tonumber(string.sub(head, -1)) - 1
+    if front == '' and ones == 0 and zeros ~= '' then
+        return string.rep('9', #zeros)
+    end
+    return front .. ones .. string.rep('9', #zeros)
+end
+
+-- The ID before; the first one has none and stays.
+local function previous_id(id)
+    local ms, seq = string.match(id, '(%d+)%-(%d+)')
+    if seq ~= '0' then
+        return ms .. '-' .. decrement(seq)
+    end
+    return ms == '0' and id or decrement(ms) .. '-' .. SEQ_MAX
 end
 
 -- ---- is an entry still in the stream? ----

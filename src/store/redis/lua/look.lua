@@ -39,6 +39,19 @@ if ARGV[7] == '1' then
     call('HSET', tab, 'stamp', num(now))
 end
 
+-- Where the group would have to begin again if it were lost, as a last delivered ID: all up to there was
+-- acknowledged. With it, how far the stream had come.
+local function keep_floor(delivered)
+    local first = call('XPENDING', stream, group, '-', '+', 1)[1]
+    local floor = first and not less(delivered, first[1]) and previous_id(first[1]) or delivered
+    local reply, info = call('XINFO', 'STREAM', stream), {}
+    for i = 1, #reply, 2 do
+        info[reply[i]] = reply[i + 1]
+    end
+    call('HSET', tab, 'floor', floor .. ' ' .. info['last-generated-id'] .. ' ' ..
+        num(info['entries-added'] or 0))
+end
+
 local owners, seen = {}, {}
 local function owner(name, pending, seen_age)
     local row, oldest = rows[name], -1
@@ -88,6 +101,9 @@ for _, reply in ipairs(call('XINFO', 'GROUPS', stream)) do
     if info['name'] == group then
         local after = next_id(info['last-delivered-id'])
         total = info['pending']
+        if ARGV[7] == '1' then
+            keep_floor(info['last-delivered-id'])
+        end
         undelivered = after and #call('XRANGE', stream, after, '+', 'COUNT', 1) or 0
         if ARGV[7] == '1' and call('EXISTS', KEYS[3]) == 1 then
             forget_attempts(info['last-delivered-id'])
