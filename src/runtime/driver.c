@@ -130,6 +130,7 @@ void runtime_ask_dead_letters(struct runtime *runtime)
             return; /* the machine will say so */
         }
         request->stream = worker->dead_letters[i]; /* in the runtime's arena: it outlives this */
+        runtime->asking++;
         submit(runtime, request);
     }
 }
@@ -167,6 +168,7 @@ static void hand_back(struct runtime *runtime)
         list = request->next;
         runtime->outstanding--;
         if (request->kind == REQUEST_INFO) { /* ours: the machine asks for none */
+            runtime->asking--;
             dead_letter_known(runtime, request);
             request_free(request);
             continue;
@@ -289,7 +291,7 @@ static bool round_once(struct runtime *runtime, int64_t *wait_ms)
     int64_t now_ms = runtime_now_ms();
     *wait_ms = -1;
     int actions = 0;
-    if (!runtime->stopped) {
+    if (!runtime->stopped && (runtime->asking == 0 || atomic_load(&runtime->stops) > 0)) {
         take_stops(runtime, now_ms);
         *wait_ms = worker_tick(runtime->worker, now_ms);
         actions = act(runtime, now_ms);

@@ -42,9 +42,11 @@ struct runtime {
 
     struct request *completed; /* come back during store_turn(), in order */
     struct request **completed_tail;
-    size_t outstanding;  /* requests that the store has */
-    size_t running;      /* handlers */
-    atomic_uint stops;   /* asked for, from anywhere */
+    size_t outstanding; /* requests that the store has */
+    size_t running;     /* handlers */
+    atomic_uint stops;  /* asked for, from anywhere */
+    size_t asking; /* questions about dead-letter keys that are out: the machine waits for them,
+                            so that a refused start leaves no group behind */
     unsigned stops_seen; /* handed to the machine */
 
     bool slotted;  /* the name is a slot's, not a given one */

@@ -164,7 +164,7 @@ def a_dead_letter_key_that_is_no_stream_is_told_before_anything_is_read(tmp):
                  "sh", "-c", "exit 65", store=tmp / "db")
     equal(done.code, 2, done.err)
     contains(done.err, "the dead-letter stream 'word' is no stream")
-    equal([g["pending"] for g in status(tmp / "db")["groups"] if g["pending"]], [])
+    equal(status(tmp / "db")["groups"], [])  # nor was anything made
 
 
 @test
@@ -177,6 +177,21 @@ def a_missing_group_is_made_unless_told_otherwise(tmp):
     equal(status(tmp / "db")["groups"], [])
     run_until_idle(tmp / "db", "true")
     equal(status(tmp / "db")["groups"][0]["group"], "g")
+
+
+@test
+def a_group_destroyed_under_a_worker_begins_again_behind_what_was_acked(tmp):
+    add(tmp / "db", 20)
+    worker = start(impel_argv("run", "--stream", "s", *QUICK, "--", "sh", "-c",
+                              "echo $IMPEL_FIELD_n >> %s/out" % tmp, store=tmp / "db"), tmp)
+    wait_for(lambda: "entries-read\n20\n" in impel_ok("call", "XINFO", "GROUPS", "s", store=tmp / "db") and
+             status(tmp / "db")["groups"][0]["pending"] == 0, what="all to be acked")
+    impel_ok("call", "XGROUP", "DESTROY", "s", "g", store=tmp / "db")
+    wait_for(lambda: worker.err().count("the group was created") == 2, what="the group to be back")
+    add(tmp / "db", 1)
+    wait_for(lambda: len((tmp / "out").read_text().split()) > 20, what="the new entry")
+    equal(worker.stop().code, 0)
+    equal(sorted(map(int, (tmp / "out").read_text().split())), sorted([*range(20), 0]))
 
 
 @test
