@@ -105,12 +105,41 @@ void others_trim(struct sim *sim, size_t stream, size_t length)
     audit_trimmed(sim, stream);
 }
 
+/* Removes what all have finished with: nothing that anybody still has to do may go. */
+static void others_trim_done(struct sim *sim, size_t stream)
+{
+    const struct sim_stream *s = &sim->streams[stream];
+    struct request *request = request_new(REQUEST_TRIM_DONE);
+
+    ASSERT(request != NULL);
+    request->stream = bytes_of(s->name);
+    request->trim_done.keep_from = ID_MAX;
+    request->trim_done.limit = UINT32_MAX;
+    net_apply(sim, request, true);
+    sim_trace(sim, "%s is rid of %d that are done", s->name, (int)request->trim_done.removed);
+    request_free(request);
+    const struct model_stream *model = state_stream(&sim->model.state, bytes_of(s->name));
+    for (size_t i = 0; model != NULL && i < s->count && !sim->failed; i++) {
+        const struct sim_entry *entry = s->entries[i];
+        if (!entry->gone && (entry->place == PLACE_UNDELIVERED || entry->place == PLACE_PENDING) &&
+            stream_entry(model, entry->id) == NULL) {
+            sim_fail(sim, "%s: unfinished work was trimmed as done", s->name);
+        }
+    }
+    if (model != NULL && !sim->failed) {
+        audit_trimmed(sim, stream);
+    }
+}
+
 static void fire_trim(struct sim *sim, void *of, uint64_t tag)
 {
     (void)of;
     (void)tag;
     if (sim->quiet) {
         return;
+    }
+    for (size_t i = 0; !sim->stalled && i < sim->options.stream_count; i++) {
+        others_trim_done(sim, i);
     }
     if (!sim->stalled) {
         others_trim(sim, sim_random(sim, sim->options.stream_count), sim_random(sim, 20));
