@@ -31,6 +31,9 @@ bench: build
 	@build/impel bench recover
 	@build/impel bench steady
 	@build/impel bench memory
+	@bench/serve.py
+	@bench/serve.py --full --rounds 1
+	@bench/serve.py --sizes
 
 lint:
 	@tools/lint

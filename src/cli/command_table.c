@@ -236,10 +236,18 @@ const struct command command_table[] = {
             "durable as the store's URL says: with lmdb:PATH every reply comes after its commit "
             "has reached the disk, with ?sync=process it survives the death of the server, but "
             "not of the machine.\n\n"
-            "Without a password it listens only on addresses of this machine. TERM or INT ends it "
-            "cleanly.",
+            "Without a password, or --tls-ca, it listens only on addresses of this machine. With "
+            "--tls-cert and --tls-key every --listen speaks TLS (1.2 and 1.3) and nothing else; "
+            "the "
+            "unix socket stays plain. HUP reads the certificates anew, for connections to come. "
+            "TERM "
+            "or INT ends it cleanly.\n\n"
+            "A client that does not take its replies is cut at 256 MiB, a request may have 1 GiB, "
+            "and "
+            "a handshake 10 s. The limit of open files is raised as far as the system lets it.",
         .examples = "impel serve --store lmdb:/var/lib/orders\n"
-                    "impel serve --listen 0.0.0.0:6379 --password-file /etc/impel.password\n",
+                    "impel serve --listen 0.0.0.0:6379 --password-file /etc/impel.password \\\n"
+                    "            --tls-cert /etc/impel.pem --tls-key /etc/impel.key\n",
         .words_max = 0,
         .run = command_serve,
     },

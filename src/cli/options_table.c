@@ -4,8 +4,8 @@
 #define AT(MEMBER) .offset = offsetof(struct options, MEMBER)
 
 enum {
-    WITH_GROUP = COMMAND_RUN | COMMAND_SWEEP | COMMAND_STATUS | COMMAND_DEAD | COMMAND_EXPLAIN |
-                 COMMAND_TOP,
+    WITH_GROUP =
+        COMMAND_RUN | COMMAND_SWEEP | COMMAND_STATUS | COMMAND_DEAD | COMMAND_EXPLAIN | COMMAND_TOP,
     WITH_POLICY = COMMAND_RUN | COMMAND_SWEEP | COMMAND_STATUS | COMMAND_EXPLAIN | COMMAND_TOP,
     WITH_STORE = COMMAND_ALL & ~(unsigned)(COMMAND_VERSION | COMMAND_HELP | COMMAND_COPY),
 };
@@ -209,7 +209,7 @@ const struct option_spec option_table[] = {
 
     {"listen", "HOST:PORT", NULL, NULL, NULL,
      "Where to listen: a numeric address and a port, [ADDRESS]:PORT for IPv6. May be repeated; by "
-     "default 127.0.0.1:6379. Addresses that other machines can reach need a password.",
+     "default 127.0.0.1:6379. Addresses that other machines can reach need a password or --tls-ca.",
      OPTION_LIST, COMMAND_SERVE, 0, 0, AT(listens), false},
     {"unix", "PATH", NULL, NULL, NULL,
      "Listen on a unix socket too, for this user's programs; without --listen only there.",

@@ -118,13 +118,17 @@ void room_begin(struct lmdb_env *env, struct lmdb_txn *txn)
     (void)mdb_env_info(env->mdb, &info);
     uint64_t used = ((uint64_t)info.me_last_pgno + 1) * env->page_size;
     int64_t kept = (int64_t)used + room_size(used);
+    int64_t spare = room_size(used) / 2;
     bool map_low = used >= info.me_mapsize / 100 * COUNT_FREE_PERCENT;
     bool disk_low = false;
     if (env->data_fd >= 0) {
         if (atomic_load(&env->room_taken) < (int64_t)used) { /* the pages themselves are there */
             atomic_store(&env->room_taken, (int64_t)used);
         }
-        disk_low = !take(env, kept, kept + room_size(used) / 2);
+        /* In steps: a system call for every page by which the file grows would be felt. */
+        if (atomic_load(&env->room_taken) < kept + spare / 2) {
+            disk_low = !take(env, kept, kept + spare);
+        }
     }
     uint64_t reusable = map_low || disk_low ? free_pages(env) * env->page_size : 0;
     if (map_low) {

@@ -1,0 +1,181 @@
+#!/usr/bin/python3
+"""serve.py -- `impel serve` beside redis-server, in one run, as ratios of what each does in a second.
+
+    bench/serve.py [--rounds N] [--impel build/impel] [--full] [--sizes]
+
+50 clients of redis-benchmark, pipelines of 1, 16 and 128. Without --full: ?sync=process beside a
+redis-server without persistence; the ratios aimed at are 1.0, 1.3 and 1.5. With --full: ?sync=full
+beside appendfsync always; 2 times. The two sides take turns and the median of the rounds counts. A
+second ratio compares processor time per request, which says more where other programs run.
+--sizes: what a command costs at 10^3, 10^5 and 10^6 entries, all of them pending (one client, pipeline
+16); it should not grow. Each side reads, claims and acknowledges what it has been given itself.
+"""
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+AIMS = {1: 1.0, 16: 1.3, 128: 1.5}
+REQUESTS = {1: 20000, 16: 100000, 128: 200000}
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def encode(*words):
+    words = [w if isinstance(w, bytes) else str(w).encode() for w in words]
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words)
+
+
+class Side:
+    """A server on a unix socket of its own."""
+
+    def __init__(self, name, argv, path):
+        self.name, self.path = name, path
+        self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.DEVNULL)
+        end = time.monotonic() + 30
+        pause = threading.Event()
+        while True:
+            try:
+                self.socket = socket.socket(socket.AF_UNIX)
+                self.socket.connect(path)
+                break
+            except OSError:
+                if time.monotonic() > end or self.process.poll() is not None:
+                    sys.exit("%s does not start" % name)
+                pause.wait(0.02)
+        self.replies = self.socket.makefile("rb")
+
+    def reply(self):
+        line = self.replies.readline()
+        if line[:1] in b"-":
+            sys.exit("%s: %s" % (self.name, line.decode().strip()))
+        if line[:1] == b"$" and int(line[1:]) >= 0:
+            return self.replies.read(int(line[1:]) + 2)[:-2]
+        if line[:1] == b"*":
+            return [self.reply() for _ in range(int(line[1:]))]
+        return line
+
+    def call(self, *words):
+        self.socket.sendall(encode(*words))
+        return self.reply()
+
+    def fill(self, count, pending):
+        """A stream of so many entries, the first `pending` of them with consumer `c`."""
+        self.call("FLUSHALL")
+        self.call("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+        step = 1000
+        for first in range(0, count, step):
+            size = min(step, count - first)
+            self.socket.sendall(b"".join(encode("XADD", "s", "%d-1" % (first + n + 1), "f", "v" * 16)
+                                         for n in range(size)))
+            for _ in range(size):
+                self.reply()
+        for first in range(0, pending, step):
+            self.call("XREADGROUP", "GROUP", "g", "c", "COUNT", min(step, pending - first), "STREAMS", "s", ">")
+
+    def processor_s(self):
+        with open("/proc/%d/stat" % self.process.pid, encoding="ascii") as stat:
+            fields = stat.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+    def measure(self, words, requests, pipeline, clients):
+        """Requests a second, and microseconds of the server's processor for each."""
+        before = self.processor_s()
+        out = subprocess.run(["redis-benchmark", "-s", self.path, "-c", str(clients), "-n", str(requests),
+                              "-P", str(pipeline), "-r", str(requests), "-q", *words],
+                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout.decode()
+        speed = re.findall(r"([0-9.]+) requests per second", out)
+        return float(speed[-1]), (self.processor_s() - before) * 1e6 / requests
+
+    def end(self):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait()
+
+
+# What is measured: a name, the words, and what has to be there: entries, and how many are pending.
+def rows(requests):
+    return [
+        ("XADD", ["xadd", "s", "*", "f", "v123456789"], 0, 0),
+        ("XREADGROUP", ["xreadgroup", "group", "g", "c", "count", "1", "streams", "s", ">"], requests + 6400, 0),
+        ("XACK", ["xack", "s", "g", "__rand_int__-1"], requests, requests),
+        ("XAUTOCLAIM", ["xautoclaim", "s", "g", "d", "0", "0", "count", "1"], 1000, 1000),
+        ("XRANGE", ["xrange", "s", "-", "+", "count", "10"], 1000, 0),
+    ]
+
+
+def compare(sides, options):
+    ours, theirs = sides
+    print("%-11s %8s %12s %12s %8s %8s %7s" % ("command", "pipeline", ours.name, theirs.name, "speed", "cpu", "aim"))
+    for pipeline, requests in REQUESTS.items():
+        requests = requests // 10 if options.full and pipeline == 1 else requests
+        for name, words, entries, pending in rows(requests):
+            got = {side: [] for side in sides}
+            for number in range(options.rounds):
+                for side in sides if number % 2 == 0 else reversed(sides):
+                    side.fill(entries, pending)
+                    got[side].append(side.measure(words, requests, pipeline, 50))
+            speed = {side: statistics.median(x[0] for x in got[side]) for side in sides}
+            cost = {side: statistics.median(x[1] for x in got[side]) for side in sides}
+            print("%-11s %8d %10d/s %10d/s %7.2fx %7.2fx %6.1fx" % (
+                name, pipeline, speed[ours], speed[theirs], speed[ours] / speed[theirs],
+                cost[theirs] / max(cost[ours], 0.01), 2.0 if options.full else AIMS[pipeline]), flush=True)
+
+
+def sizes(sides, options):
+    print("%-14s %10s %14s %14s   microseconds of processor a request" % (
+        "command", "entries", sides[0].name, sides[1].name))
+    for count in [10 ** 3, 10 ** 5, options.largest]:
+        for side in sides:
+            side.fill(count, count)
+        for name, words, requests in [
+                ("XADD", ["xadd", "s", "*", "f", "v"], 20000),
+                ("XREADGROUP >", ["xreadgroup", "group", "g", "c", "count", "1", "streams", "s", ">"], 10000),
+                ("XACK", ["xack", "s", "g", "__rand_int__-1"], 20000),
+                ("XPENDING", ["xpending", "s", "g"], 20000),
+                ("XINFO GROUPS", ["xinfo", "groups", "s"], 20000)]:
+            costs = [side.measure(words, requests, 16, 1)[1] for side in sides]
+            print("%-14s %10d %14.2f %14.2f" % (name, count, *costs), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(usage="serve.py [--rounds N] [--impel PROGRAM] [--full] [--sizes]")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--impel", default=str(HERE.parent / "build" / "impel"))
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--sizes", action="store_true")
+    parser.add_argument("--largest", type=int, default=10 ** 6)
+    options = parser.parse_args()
+    redis = shutil.which("redis-server") or shutil.which("redis-check-rdb")
+    if redis is None or shutil.which("redis-benchmark") is None:
+        sys.exit("serve.py: redis-server or redis-benchmark is missing (Debian: redis-tools)")
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="impel-bench-"))
+    (folder / "redis-server").symlink_to(os.path.realpath(redis))  # it looks at its own name
+    sync = "full" if options.full else "process"
+    sides = []
+    try:
+        sides.append(Side("impel", [options.impel, "serve", "--store", "lmdb:%s?sync=%s" % (folder / "db", sync),
+                                    "--unix", str(folder / "i")], str(folder / "i")))
+        sides.append(Side("redis", [str(folder / "redis-server"), "--port", "0", "--unixsocket",
+                                    str(folder / "r"), "--dir", str(folder), "--save", "", "--appendonly",
+                                    "yes" if options.full else "no", "--appendfsync", "always"], str(folder / "r")))
+        print("# %s beside redis-server %s, 50 clients, load %.1f" % (
+            "?sync=" + sync, "appendfsync always" if options.full else "without persistence", os.getloadavg()[0]))
+        (sizes if options.sizes else compare)(sides, options)
+    finally:
+        for side in sides:
+            side.end()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
