@@ -1,5 +1,5 @@
 # A few words over meson. Everything is built in build/, build-asan/ and build-tsan/.
-.PHONY: all deps needs build demo test soak bench lint format fresh install clean
+.PHONY: all deps needs build demo test soak fuzz bench lint format fresh install clean
 J ?= $(shell nproc)
 
 all: build
@@ -26,6 +26,12 @@ test: deps
 
 soak: deps
 	@tools/run-tests --soak
+
+# Each target for so many seconds; needs clang.
+FUZZ_SECONDS ?= 600
+fuzz:
+	@for target in resp id command restore records pages; do \
+		fuzz/run $$target $(FUZZ_SECONDS) || exit 1; done
 
 bench: build
 	@build/impel bench recover
