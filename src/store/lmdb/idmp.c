@@ -146,8 +146,8 @@ static int producer_find(struct lmdb_txn *txn,
 /* One IID less; a producer without any goes. */
 static int producer_less(struct lmdb_txn *txn, struct lmdb_idmp *idmp, uint64_t number)
 {
-    struct producer producer;
-    struct impel_bytes id;
+    struct producer producer = {.number = 0};
+    struct impel_bytes id = {NULL, 0};
     struct lmdb_key key;
     int rc = producer_get(txn, number, &producer);
 
@@ -201,8 +201,8 @@ static int iid_remove(struct lmdb_txn *txn,
 {
     uint8_t key[IDMP_KEY_SIZE];
     struct lmdb_key by_iid;
-    struct impel_bytes iid;
-    int64_t added_ms;
+    struct impel_bytes iid = {NULL, 0};
+    int64_t added_ms = 0;
     int rc = iid_get(txn, producer, id, &added_ms, &iid);
 
     if (rc < 0) {
@@ -252,7 +252,7 @@ static int expire(struct lmdb_txn *txn, struct lmdb_stream *stream, struct lmdb_
         struct impel_id id = ID_MIN;
         uint64_t producer = 0;
         int64_t added_ms = 0;
-        struct impel_bytes iid;
+        struct impel_bytes iid = {NULL, 0};
         rc = first_of_stream(txn, stream, ID_MIN, &id, &producer);
         rc = rc < 0 ? rc : iid_get(txn, producer, id, &added_ms, &iid);
         if (rc < 0 || !too_old(txn, idmp, added_ms)) {
@@ -291,9 +291,9 @@ int lmdb_idmp_find(struct lmdb_txn *txn,
                    struct impel_id *out)
 {
     struct lmdb_idmp idmp;
-    struct producer producer;
+    struct producer producer = {.number = 0};
     struct lmdb_key key;
-    struct impel_bytes same;
+    struct impel_bytes same = {NULL, 0};
     MDB_val value;
     int64_t added_ms = 0;
     int rc = lmdb_idmp_get(txn, stream, &idmp);
@@ -464,7 +464,7 @@ static int
 iid_copy(struct lmdb_txn *txn, struct lmdb_stream *to, uint64_t producer_number, struct impel_id id)
 {
     struct lmdb_iid iid = {.id = id};
-    struct producer producer;
+    struct producer producer = {.number = 0};
     int rc = producer_get(txn, producer_number, &producer);
 
     if (rc >= 0 && !arena_copy(&txn->arena, producer.id, &iid.producer)) {

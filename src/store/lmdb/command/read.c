@@ -177,6 +177,7 @@ static bool deliver(struct call *call,
 {
     struct lmdb_pending old;
     int64_t now_ms = lmdb_now_ms(call->txn);
+    ASSERT(consumer != NULL); /* only XREADGROUP delivers */
     struct lmdb_pending row = {
         .id = id, .owner = consumer->number, .delivered_ms = now_ms, .deliveries = 1};
     int rc = lmdb_pending_get(call->txn, source->group, id, &old);
