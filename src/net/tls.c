@@ -74,12 +74,6 @@ bool tls_is_open(const struct tls *tls)
     return SSL_is_init_finished(tls->ssl) && !tls->over;
 }
 
-const char *tls_describe(const struct tls *tls, char *text, size_t size)
-{
-    (void)snprintf(text, size, "%s %s", SSL_get_version(tls->ssl), SSL_get_cipher_name(tls->ssl));
-    return text;
-}
-
 /* ---- bytes ---- */
 
 /* Moves what OpenSSL wants sent to `wire`. */

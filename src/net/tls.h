@@ -60,7 +60,4 @@ int tls_send(struct tls *tls, struct impel_bytes plain, struct buf *wire, struct
 /* Appends "nothing follows". */
 void tls_end(struct tls *tls, struct buf *wire);
 
-/* "TLSv1.3 TLS_AES_256_GCM_SHA384". Lives as long as OpenSSL's tables, copied into `text`. */
-const char *tls_describe(const struct tls *tls, char *text, size_t size);
-
 #endif /* IMPEL_NET_TLS_H */
