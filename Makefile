@@ -36,6 +36,9 @@ fuzz:
 bench: build
 	@build/impel bench recover
 	@build/impel bench steady
+	@build/impel bench exec
+	@build/impel bench takeover
+	@build/impel bench sweep
 	@build/impel bench memory
 	@bench/serve.py
 	@bench/serve.py --full --rounds 1

@@ -13,10 +13,12 @@ static int no_memory(struct impel_error *err)
     return error_set(err, IMPEL_ERR_NOMEM, "out of memory");
 }
 
-static int ask(struct store *store, struct request *request, struct impel_error *err)
+int bench_ask(struct store *store, struct request *request, struct impel_error *err)
 {
+    if (request == NULL) {
+        return no_memory(err);
+    }
     int rc = store_wait(store, request, -1);
-
     if (rc < 0) {
         error_set(err, rc, "%s: %s", request_name(request->kind),
                   request->error.text[0] != '\0' ? request->error.text : status_text(rc));
@@ -65,7 +67,7 @@ static int add_entries(const struct bench_case *bench, struct store *store, stru
         if (add == NULL) {
             rc = no_memory(err);
         } else if (i % BENCH_ADD_BATCH == 0 || i == bench->entries) {
-            rc = ask(store, add, err);
+            rc = bench_ask(store, add, err);
         } else {
             add->owner = &failed;
             add->done = forget;
@@ -86,7 +88,7 @@ static int create_group(struct store *store, struct impel_error *err)
     }
     create->stream = bytes_of(BENCH_STREAM);
     create->group = bytes_of(BENCH_GROUP);
-    return ask(store, create, err);
+    return bench_ask(store, create, err);
 }
 
 /* Hands all entries to the consumer of released entries: abandoned, and claimable at once. */
@@ -118,7 +120,7 @@ static int abandon_entries(struct store *store, struct impel_error *err)
     return IMPEL_OK;
 }
 
-static void make_url(const struct bench_case *bench, bool sync_full, char *url, size_t size)
+void bench_url(const struct bench_case *bench, bool sync_full, char *url, size_t size)
 {
     if (bench->redis) {
         char socket[128];
@@ -133,10 +135,10 @@ int bench_prepare(const struct bench_case *bench, struct impel_error *err)
 {
     static const struct store_env env;
     struct store *store = NULL;
-    char url[256];
+    char url[BENCH_URL_SIZE];
     int rc;
 
-    make_url(bench, false, url, sizeof(url));
+    bench_url(bench, false, url, sizeof(url));
     rc = store_open(url, &env, &store, err);
     if (rc >= 0) {
         rc = add_entries(bench, store, err);
@@ -157,7 +159,7 @@ int bench_prepare(const struct bench_case *bench, struct impel_error *err)
 
 /* ---- the work ---- */
 
-static void fill_options(struct runtime_options *options, const char *url)
+void bench_worker(struct runtime_options *options, const char *url)
 {
     static const struct impel_bytes streams[] = {{BENCH_STREAM, sizeof(BENCH_STREAM) - 1}};
 
@@ -185,15 +187,15 @@ int bench_impel(const struct bench_case *bench, double *seconds, struct impel_er
     struct runtime_options options;
     struct runtime *runtime = NULL;
     uint64_t count = 0;
-    char url[256];
+    char url[BENCH_URL_SIZE];
     int rc;
 
     rc = bench_prepare(bench, err);
     if (rc < 0) {
         return rc;
     }
-    make_url(bench, bench->sync_full, url, sizeof(url));
-    fill_options(&options, url);
+    bench_url(bench, bench->sync_full, url, sizeof(url));
+    bench_worker(&options, url);
     options.worker.concurrency = BENCH_CONCURRENCY;
     options.worker.until_idle = true;
     options.worker.recover_only = bench->work == BENCH_RECOVER;
@@ -269,15 +271,15 @@ int bench_memory(const struct bench_case *bench, uint64_t *size_bytes, struct im
     struct holder holder = {.entries = bench->entries};
     struct runtime_options options;
     uint64_t before;
-    char url[256], metrics[256];
+    char url[BENCH_URL_SIZE], metrics[BENCH_URL_SIZE];
     int rc;
 
     rc = bench_prepare(bench, err);
     if (rc < 0) {
         return rc;
     }
-    make_url(bench, false, url, sizeof(url));
-    fill_options(&options, url);
+    bench_url(bench, false, url, sizeof(url));
+    bench_worker(&options, url);
     /* How much is held is counted when the file is written. */
     snprintf(metrics, sizeof(metrics), "%s/metrics", bench->folder);
     options.metrics_file = metrics;

@@ -16,13 +16,22 @@ enum side_kind {
     SIDE_PLAIN, /* the loop over LMDB */
     SIDE_IMPEL,
     SIDE_LOOP, /* a program in bench/peers */
+    SIDE_EXEC, /* Impel with a command as its handler */
+    SIDE_XARGS,
+};
+
+enum {
+    WORK_STEADY = 1U << BENCH_STEADY,
+    WORK_RECOVER = 1U << BENCH_RECOVER,
+    WORK_BOTH = WORK_STEADY | WORK_RECOVER,
+    WORK_EXEC = 1U << BENCH_EXEC,
 };
 
 struct side {
     enum side_kind kind;
     bool sync_full, redis;
     const char *loop;
-    bool recover_only;
+    unsigned works; /* for which it is measured */
     uint64_t share;
 };
 
@@ -34,39 +43,47 @@ enum side_index {
     IMPEL_REDIS,
     LOOP_C,
     LOOP_PYTHON,
+    IMPEL_EXEC,
+    XARGS,
     SIDE_COUNT,
 };
 _Static_assert((int)SIDE_COUNT <= (int)BENCH_SIDES_MAX, "a place for each side");
 
 static const struct side sides[] = {
-    [PLAIN_FULL] = {SIDE_PLAIN, true, false, NULL, false, 1},
-    [IMPEL_FULL] = {SIDE_IMPEL, true, false, NULL, false, 1},
-    [PLAIN_PROCESS] = {SIDE_PLAIN, false, false, NULL, false, 1},
-    [IMPEL_PROCESS] = {SIDE_IMPEL, false, false, NULL, false, 1},
-    [IMPEL_REDIS] = {SIDE_IMPEL, false, true, NULL, false, 1},
-    [LOOP_C] = {SIDE_LOOP, false, true, "loop", false, 1},
-    [LOOP_PYTHON] = {SIDE_LOOP, false, true, "loop.py", true, PYTHON_SHARE},
+    [PLAIN_FULL] = {SIDE_PLAIN, true, false, NULL, WORK_BOTH, 1},
+    [IMPEL_FULL] = {SIDE_IMPEL, true, false, NULL, WORK_BOTH, 1},
+    [PLAIN_PROCESS] = {SIDE_PLAIN, false, false, NULL, WORK_BOTH, 1},
+    [IMPEL_PROCESS] = {SIDE_IMPEL, false, false, NULL, WORK_BOTH, 1},
+    [IMPEL_REDIS] = {SIDE_IMPEL, false, true, NULL, WORK_BOTH, 1},
+    [LOOP_C] = {SIDE_LOOP, false, true, "loop", WORK_BOTH, 1},
+    [LOOP_PYTHON] = {SIDE_LOOP, false, true, "loop.py", WORK_RECOVER, PYTHON_SHARE},
+    [IMPEL_EXEC] = {SIDE_EXEC, true, false, NULL, WORK_EXEC, 1},
+    [XARGS] = {SIDE_XARGS, false, false, NULL, WORK_EXEC, 1},
 };
+
+static const char *const work_names[BENCH_WORKS] = {
+    [BENCH_STEADY] = "steady", [BENCH_RECOVER] = "recover", [BENCH_EXEC] = "exec"};
 
 /* goal[work]: the ratio that is to be reached; 0 = none is set. */
 static const struct {
     enum side_index side, against;
     const char *side_name, *against_name;
-    double goal[2];
+    double goal[BENCH_WORKS];
 } comparisons[] = {
-    {IMPEL_FULL, PLAIN_FULL, "sync=full", "plain LMDB", {0.5, 0.5}},
-    {IMPEL_PROCESS, PLAIN_PROCESS, "sync=process", "plain LMDB", {0.5, 0.5}},
-    {IMPEL_REDIS, LOOP_C, "redis", "C loop, redis", {1, 1}},
-    {IMPEL_REDIS, LOOP_PYTHON, "redis", "Python loop, redis", {0, 25}},
-    {IMPEL_PROCESS, LOOP_C, "sync=process", "C loop, redis", {0, 4}},
-    {IMPEL_FULL, LOOP_C, "sync=full", "C loop, redis", {0, 2}},
+    {IMPEL_FULL, PLAIN_FULL, "sync=full", "plain LMDB", {0.5, 0.5, 0}},
+    {IMPEL_PROCESS, PLAIN_PROCESS, "sync=process", "plain LMDB", {0.5, 0.5, 0}},
+    {IMPEL_REDIS, LOOP_C, "redis", "C loop, redis", {1, 1, 0}},
+    {IMPEL_REDIS, LOOP_PYTHON, "redis", "Python loop, redis", {0, 25, 0}},
+    {IMPEL_PROCESS, LOOP_C, "sync=process", "C loop, redis", {0, 4, 0}},
+    {IMPEL_FULL, LOOP_C, "sync=full", "C loop, redis", {0, 2, 0}},
+    {IMPEL_EXEC, XARGS, "sync=full", "xargs -n1 -P4", {0, 0, 1}},
 };
+_Static_assert(BENCH_EXEC_CONCURRENCY == 4, "as the name says");
 
 static bool side_found(const struct side *side, enum bench_work work)
 {
     return (!side->redis || bench_redis_found()) &&
-           (side->loop == NULL || bench_loop_found(side->loop)) &&
-           (!side->recover_only || work == BENCH_RECOVER);
+           (side->loop == NULL || bench_loop_found(side->loop)) && (side->works & 1U << work) != 0;
 }
 
 static int on_redis(const struct bench_case *bench,
@@ -90,6 +107,23 @@ static int on_redis(const struct bench_case *bench,
     return rc;
 }
 
+static int on_disk(const struct bench_case *bench,
+                   const struct side *side,
+                   double *seconds,
+                   struct impel_error *err)
+{
+    switch (side->kind) {
+    case SIDE_PLAIN:
+        return bench_plain(bench, seconds, err);
+    case SIDE_EXEC:
+        return bench_exec(bench, seconds, err);
+    case SIDE_XARGS:
+        return bench_xargs(bench, seconds, err);
+    default:
+        return bench_impel(bench, seconds, err);
+    }
+}
+
 /* Entries per second, in a fresh folder below the temporary folder. */
 static int measure(const struct bench_case *work,
                    const struct side *side,
@@ -110,26 +144,12 @@ static int measure(const struct bench_case *work,
     bench.entries = bench.entries / side->share > 0 ? bench.entries / side->share : 1;
     if (side->redis) {
         rc = on_redis(&bench, side, &seconds, err);
-    } else if (side->kind == SIDE_PLAIN) {
-        rc = bench_plain(&bench, &seconds, err);
     } else {
-        rc = bench_impel(&bench, &seconds, err);
+        rc = on_disk(&bench, side, &seconds, err);
     }
     folder_remove(folder);
     *per_s = (double)bench.entries / seconds;
     return rc;
-}
-
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, size_t count)
-{
-    qsort(values, count, sizeof(*values), compare_doubles);
-    return count % 2 == 1 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
 int bench_sides_run(struct bench_sides *run,
@@ -144,29 +164,28 @@ int bench_sides_run(struct bench_sides *run,
         for (size_t s = 0; rc >= 0 && s < SIDE_COUNT; s++) {
             run->found[s] = side_found(&sides[s], bench->work);
             if (run->found[s]) {
-                rc = measure(bench, &sides[s], &run->per_s[s][i], err);
+                double per_s = 0;
+                rc = measure(bench, &sides[s], &per_s, err);
+                figures_add(&run->per_s[s], per_s);
             }
         }
         progress_show(&progress, i + 1, i + 1);
     }
     progress_end(&progress);
-    for (size_t s = 0; rc >= 0 && s < SIDE_COUNT; s++) {
-        run->median[s] = run->found[s] ? median(run->per_s[s], run->runs) : 0;
-    }
     return rc;
 }
 
 static void print_json(const struct bench_sides *run, const struct bench_case *bench, size_t i)
 {
-    double side = run->median[comparisons[i].side];
-    double against = run->median[comparisons[i].against];
+    double side = figures_median(&run->per_s[comparisons[i].side]);
+    double against = figures_median(&run->per_s[comparisons[i].against]);
 
     console_outf("{\"work\":\"%s\",\"impel\":\"%s\",\"against\":\"%s\",\"entries\":%llu,"
                  "\"value_size\":%zu,\"runs\":%zu,\"impel_per_s\":%.0f,\"against_per_s\":%.0f,"
                  "\"ratio\":%.3f",
-                 bench->work == BENCH_RECOVER ? "recover" : "steady", comparisons[i].side_name,
-                 comparisons[i].against_name, (unsigned long long)bench->entries, bench->value_size,
-                 run->runs, side, against, side / against);
+                 work_names[bench->work], comparisons[i].side_name, comparisons[i].against_name,
+                 (unsigned long long)bench->entries, bench->value_size, run->runs, side, against,
+                 side / against);
     if (comparisons[i].goal[bench->work] > 0) {
         console_outf(",\"goal\":%.1f", comparisons[i].goal[bench->work]);
     }
@@ -175,8 +194,8 @@ static void print_json(const struct bench_sides *run, const struct bench_case *b
 
 static void print_text(const struct bench_sides *run, const struct bench_case *bench, size_t i)
 {
-    double side = run->median[comparisons[i].side];
-    double against = run->median[comparisons[i].against];
+    double side = figures_median(&run->per_s[comparisons[i].side]);
+    double against = figures_median(&run->per_s[comparisons[i].against]);
 
     console_outf("  %-14s %11.0f/s  %-20s %11.0f/s %8.2f", comparisons[i].side_name, side,
                  comparisons[i].against_name, against, side / against);
@@ -192,8 +211,8 @@ void bench_sides_print(const struct bench_sides *run, const struct bench_case *b
         console_outf("%s: %llu entries of %zu bytes, medians of %zu runs\n\n"
                      "  Impel on                     against                              ratio   "
                      "goal\n",
-                     bench->work == BENCH_RECOVER ? "recover" : "steady",
-                     (unsigned long long)bench->entries, bench->value_size, run->runs);
+                     work_names[bench->work], (unsigned long long)bench->entries, bench->value_size,
+                     run->runs);
     }
     for (size_t i = 0; i < ARRAY_SIZE(comparisons); i++) {
         if (!run->found[comparisons[i].side] || !run->found[comparisons[i].against]) {
@@ -204,6 +223,9 @@ void bench_sides_print(const struct bench_sides *run, const struct bench_case *b
         } else {
             print_text(run, bench, i);
         }
+    }
+    if (bench->work == BENCH_EXEC) {
+        return;
     }
     if (!json) {
         console_outf("\nThe plain loop makes the same writes to LMDB in transactions of the same "

@@ -3,17 +3,16 @@
 #define IMPEL_CLI_BENCH_SIDES_H
 
 #include "cli/bench.h"
+#include "cli/bench_figures.h"
 
 enum {
-    BENCH_SIDES_MAX = 8,
-    BENCH_RUNS_MAX = 1000,
+    BENCH_SIDES_MAX = 10,
 };
 
 struct bench_sides {
     size_t runs; /* how often each side is measured */
     bool found[BENCH_SIDES_MAX];
-    double per_s[BENCH_SIDES_MAX][BENCH_RUNS_MAX]; /* entries */
-    double median[BENCH_SIDES_MAX];
+    struct bench_figures per_s[BENCH_SIDES_MAX]; /* entries */
 };
 
 int bench_sides_run(struct bench_sides *run,

@@ -1,5 +1,5 @@
 /* command_bench.c -- impel bench: how fast work is recovered and worked through, against what others
- * do, and how much memory a worker takes. */
+ * do, how soon a killed worker's is, what a sweep costs, and how much memory a worker takes. */
 #include "cli/bench.h"
 #include "cli/bench_sides.h"
 #include "cli/command.h"
@@ -11,6 +11,7 @@
 
 enum {
     ENTRIES = 100000,
+    EXEC_ENTRIES = 500,
     MEMORY_ENTRIES = 10000,
     MEMORY_VALUE_SIZE = 1024,
     MEMORY_LIMIT_MIB = 48,
@@ -22,7 +23,9 @@ bench_throughput(const struct options *options, enum bench_work work, struct imp
     struct bench_sides *run = calloc(1, sizeof(*run));
     struct bench_case bench = {
         .work = work,
-        .entries = options->entries > 0 ? (uint64_t)options->entries : ENTRIES,
+        .entries = options->entries > 0 ? (uint64_t)options->entries
+                   : work == BENCH_EXEC ? EXEC_ENTRIES
+                                        : ENTRIES,
         .value_size = (size_t)options->value_size,
     };
 
@@ -72,6 +75,16 @@ static int bench_held(const struct options *options, struct impel_error *err)
     return IMPEL_OK;
 }
 
+static int bench_once(const struct options *options,
+                      int (*measure)(const struct bench_case *, size_t, bool, struct impel_error *),
+                      struct impel_error *err)
+{
+    struct bench_case bench = {.entries = options->entries > 0 ? (uint64_t)options->entries : 0,
+                               .value_size = (size_t)options->value_size};
+
+    return measure(&bench, (size_t)options->runs, options->json, err);
+}
+
 int command_bench(struct options *options, struct impel_error *err)
 {
     const char *word = options->words.count == 0 ? "" : options->words.texts[0];
@@ -79,11 +92,20 @@ int command_bench(struct options *options, struct impel_error *err)
 
     if (strcmp(word, "memory") == 0) {
         rc = bench_held(options, err);
-    } else if (strcmp(word, "recover") == 0 || strcmp(word, "steady") == 0) {
-        rc = bench_throughput(options, word[0] == 's' ? BENCH_STEADY : BENCH_RECOVER, err);
+    } else if (strcmp(word, "recover") == 0) {
+        rc = bench_throughput(options, BENCH_RECOVER, err);
+    } else if (strcmp(word, "steady") == 0) {
+        rc = bench_throughput(options, BENCH_STEADY, err);
+    } else if (strcmp(word, "exec") == 0) {
+        rc = bench_throughput(options, BENCH_EXEC, err);
+    } else if (strcmp(word, "takeover") == 0) {
+        rc = bench_once(options, bench_takeover, err);
+    } else if (strcmp(word, "sweep") == 0) {
+        rc = bench_once(options, bench_sweep, err);
     } else {
-        rc = error_set(err, IMPEL_ERR_INVALID,
-                       "what to measure? impel bench recover, steady or memory");
+        rc = error_set(
+            err, IMPEL_ERR_INVALID,
+            "what to measure? impel bench recover, steady, exec, takeover, sweep or memory");
     }
     return rc < 0 ? rc : EXIT_DONE;
 }

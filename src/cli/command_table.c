@@ -326,7 +326,7 @@ const struct command command_table[] = {
     {
         .name = "bench",
         .bit = COMMAND_BENCH,
-        .words = "recover|steady|memory",
+        .words = "recover|steady|exec|takeover|sweep|memory",
         .summary = "measure the embedded store and Redis against plain loops",
         .text =
             "Measures, in one run and side by side, how fast abandoned entries are recovered "
@@ -335,8 +335,10 @@ const struct command command_table[] = {
             "does "
             "nothing else; and, where there is a redis-server (one of its own is started), against "
             "the loops that people write with hiredis and redis-py, which are in bench/peers of a "
-            "build. It shows the medians and their ratios. memory shows what a worker takes that "
-            "holds 10,000 entries of 1 KiB.",
+            "build. It shows the medians and their ratios. exec compares a command for each entry "
+            "with xargs; takeover shows how long after a kill -9 a worker's entries run elsewhere; "
+            "sweep what looking for abandoned entries costs beside a million healthy ones; memory "
+            "what a worker takes that holds 10,000 entries of 1 KiB.",
         .examples = "impel bench recover\n"
                     "impel bench steady --entries 200000 --runs 7\n",
         .words_max = 1,

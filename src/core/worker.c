@@ -1,8 +1,10 @@
 /* worker.c -- the worker machine from outside: events in, actions out, the next deadline.
  *
  * Each event first does its own part and then calls worker_pump(), which looks what can be done
- * now. Outcomes are the hot path: they touch one hold and one list; what they leave to be sent is
- * sent when the driver has taken all other actions, so that acks travel in batches. */
+ * now. Outcomes are the hot path: they touch one hold and one list. What they leave to be sent, and
+ * the places that they leave free, wait until the driver has taken all other actions: so acks travel
+ * in batches, and a claim asks for as many entries as there are free handlers by then, not for the
+ * one that the first of many outcomes made room for. */
 #include "core/worker_state.h"
 
 #include <stdio.h>
@@ -94,8 +96,12 @@ bool worker_next(struct worker *w, struct action *action)
 {
     free(w->spoken);
     w->spoken = NULL;
-    while (w->ring_count == 0 && !w->ended && !list_empty(&w->dirty)) {
-        settle_step(CONTAINER(list_take(&w->dirty), struct stream, dirty));
+    while (w->ring_count == 0 && !w->ended && (w->pump_wanted || !list_empty(&w->dirty))) {
+        if (w->pump_wanted) {
+            worker_pump(w);
+        } else {
+            settle_step(CONTAINER(list_take(&w->dirty), struct stream, dirty));
+        }
     }
     if (w->ring_count > 0) {
         struct queued *queued = &w->ring[w->ring_first];
@@ -185,6 +191,7 @@ static void set_now(struct worker *w, int64_t now_ms)
 
 void worker_pump(struct worker *w)
 {
+    w->pump_wanted = false;
     if (w->ended) {
         return;
     }
@@ -198,6 +205,10 @@ void worker_pump(struct worker *w)
         read_step(w);
     }
     start_what_can(w);
+    if (take_later(w)) {
+        w->pump_wanted = true;
+        return;
+    }
     take_step(w);
     read_step(w);
     idle_step(w);
@@ -423,7 +434,7 @@ void worker_outcome(struct worker *w,
     if (s->ack_count >= ACKS_AT_ONCE && !s->acking && !w->ended) {
         settle_step(s);
     }
-    worker_pump(w);
+    w->pump_wanted = true;
 }
 
 void worker_stop(struct worker *w, int64_t now_ms)

@@ -19,7 +19,8 @@
  * flight speaks of it becomes HOLD_GONE and is freed when the last such flight lands.
  *
  * Nothing here calls itself back: events change state and queue actions, and one function,
- * worker_pump(), looks what can be done next. */
+ * worker_pump(), looks what can be done next: at the end of each event, for an outcome only once
+ * all actions before it were taken. */
 #ifndef IMPEL_CORE_WORKER_STATE_H
 #define IMPEL_CORE_WORKER_STATE_H
 
@@ -181,6 +182,7 @@ struct stream {
     struct link due;      /* in w->due while its sweep or audit knows of work for a free handler */
     bool due_last;        /* some of it is to run alone; counted in w->due_last_count */
     bool sweeping;        /* a request of the sweep is out */
+    bool sweep_later;     /* its next one was put off by take_later(); counted in w->sweeps_later */
     bool swept_something; /* the last EVENT_SWEPT had something to tell */
     uint64_t taking_generation;
     size_t taking;     /* claims, retries, adoptions that are out */
@@ -253,6 +255,7 @@ struct worker {
     uint32_t running_due;  /* of these, recovered */
     uint32_t running_lost; /* of these, timed out or lost: their attempt is over */
     size_t due_streams;    /* in `due` */
+    size_t sweeps_later;   /* streams whose sweep waits for the handlers that are about to start */
     size_t due_last_count; /* streams whose due work wants to run alone */
     uint64_t audit_read;   /* the newest read that an audit's proof waits for */
     uint32_t reserved;     /* places for claims, retries and adoptions that are out */
@@ -270,6 +273,9 @@ struct worker {
     bool read_empty; /* the last one brought nothing */
     int64_t read_again_ms;
     uint32_t read_failures;
+    bool
+        pump_wanted; /* a handler is over: what it left free is filled by the next worker_next() that
+                         has nothing else to say */
     bool due_turn;   /* one place only: it is due work's turn */
     bool sweep_turn; /* claims before own retries */
 
@@ -404,6 +410,9 @@ void take_enter(struct stream *s); /* the group was entered: sweeps begin */
 void take_leave(struct stream *s); /* and end */
 void take_step(struct worker *w);  /* fills free places with recovered work */
 void take_sweep(struct stream *s); /* the sweep's next request, if it has one */
+/* Handlers are about to start, and there are no places for a whole batch beside theirs: the quick ones
+ * leave theirs free before anything is sent, so it is better to ask then. */
+bool take_later(const struct worker *w);
 int64_t take_due_ms(const struct stream *s);
 void take_note_due(struct stream *s); /* its sweep or audit knows of more work, or of less */
 void take_done(struct stream *s, struct flight *flight);

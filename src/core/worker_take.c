@@ -83,7 +83,7 @@ void take_note_due(struct stream *s)
 
 int64_t take_due_ms(const struct stream *s)
 {
-    if (s->sweep == NULL || s->sweeping || s->fenced) {
+    if (s->sweep == NULL || s->sweeping || s->sweep_later || s->fenced) {
         return INT64_MAX;
     }
     return add_saturating(s->worker->now_ms, sweep_deadline(s->sweep, s->worker->now_ms));
@@ -108,14 +108,29 @@ static bool may_take(const struct worker *w)
     return !w->stopping && !alone_busy(w) && w->waiting_count < w->options.waiting_max;
 }
 
+bool take_later(const struct worker *w)
+{
+    bool starting = w->running > 0 || w->ready_count > 0;
+
+    return w->ring_count > 0 && starting && places_for_due(w) < SWEEP_CLAIMS_MAX;
+}
+
 void take_sweep(struct stream *s)
 {
     struct worker *w = s->worker;
     bool alone = false;
     uint32_t places = 0;
 
+    w->sweeps_later -= s->sweep_later;
+    s->sweep_later = false;
     if (s->sweep == NULL || s->sweeping || s->fenced || s->phase != STREAM_READY || w->stopping ||
         w->now_ms < s->again_ms) {
+        return;
+    }
+    if (take_later(w)) {
+        s->sweep_later = true;
+        w->sweeps_later++;
+        w->pump_wanted = true;
         return;
     }
     if (may_take(w) && stream_open(s)) {
@@ -210,8 +225,12 @@ static void take_alone(struct stream *s)
 
 void take_step(struct worker *w)
 {
+    for (size_t i = 0; w->sweeps_later > 0 && i < w->stream_count; i++) {
+        if (w->streams[i].sweep_later) {
+            take_sweep(&w->streams[i]);
+        }
+    }
     struct stream *last = alone_stream(w);
-
     if (last != NULL) {
         take_alone(last);
         return;

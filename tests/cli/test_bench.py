@@ -24,6 +24,36 @@ def both_kinds_compare_both_modes(tmp):
 
 
 @test
+def a_command_for_each_entry_against_xargs(tmp):
+    line = json_lines(impel_ok("bench", "exec", "--entries", "20", "--runs", "1", "--json",
+                               env={"TMPDIR": str(tmp)}, deadline_s=60))[0]
+    equal((line["work"], line["against"], line["goal"]), ("exec", "xargs -n1 -P4", 1.0))
+    equal(line["impel_per_s"] > 0 and line["against_per_s"] > 0, True, line)
+
+
+@test
+def a_killed_workers_entries_run_elsewhere(tmp):
+    line = json_lines(impel_ok("bench", "takeover", "--runs", "1", "--json",
+                               env={"TMPDIR": str(tmp)}, deadline_s=120))[0]
+    # Not before the dead worker counts as dead; how soon after that is no test's business.
+    equal(line["seconds"] > 2 and line["longest"] == line["seconds"], True, line)
+
+
+@test
+def what_a_sweep_costs_beside_healthy_work(tmp):
+    out = impel_ok("bench", "sweep", "--entries", "5000", "--runs", "1", "--json",
+                   env={"TMPDIR": str(tmp)}, deadline_s=120)
+    lines = {line["store"]: line for line in json_lines(out)}
+    equal(sorted(lines), ["redis", "sync=process"])
+    for line in lines.values():
+        equal((line["few"], line["many"]), (1000, 5000))
+        equal(line["few_cpu_us"] > 0 and line["many_cpu_us"] > 0, True, line)
+    # The same commands, however much is healthy.
+    equal(lines["redis"]["few_commands"] > 1, True, lines)
+    equal(round(lines["redis"]["few_commands"]), round(lines["redis"]["many_commands"]), lines)
+
+
+@test
 def memory_of_a_worker_that_holds_entries(tmp):
     line = json_lines(impel_ok("bench", "memory", "--json", env={"TMPDIR": str(tmp)},
                                deadline_s=60))[0]
@@ -36,7 +66,7 @@ def nothing_to_measure_is_misuse(tmp):
     for words in [[], ["speed"]]:
         done = impel("bench", *words)
         equal(done.code, 2)
-        contains(done.err, "recover, steady or memory")
+        contains(done.err, "recover, steady, exec, takeover, sweep or memory")
 
 
 main()

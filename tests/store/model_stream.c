@@ -261,6 +261,20 @@ static bool deliver(struct model *model,
     return true;
 }
 
+/* How many entries it can bring at most: the simulator reads millions of times. */
+static size_t read_most(struct model *model, const struct request *request)
+{
+    struct model_stream *stream = NULL;
+    struct model_group *group = NULL;
+    size_t most = 0;
+
+    for (size_t i = 0; i < request->read.stream_count; i++) {
+        (void)model_find(model, request->read.streams[i], request->group, &stream, &group);
+        most += stream->entry_count;
+    }
+    return most < request->read.count ? most : request->read.count;
+}
+
 /* False: nothing there, and the caller would wait. */
 bool model_read(struct model *model, struct request *request)
 {
@@ -272,7 +286,7 @@ bool model_read(struct model *model, struct request *request)
     }
     request->read.entry_count = 0;
     request->read.entries =
-        arena_calloc(&request->arena, request->read.count, sizeof(request->read.entries[0]));
+        arena_calloc(&request->arena, read_most(model, request), sizeof(request->read.entries[0]));
     ASSERT(request->read.entries != NULL);
     for (size_t i = 0; i < request->read.stream_count; i++) {
         size_t index = (i + request->read.first) % request->read.stream_count;

@@ -36,6 +36,8 @@ struct hand {
     struct worker_event last[EVENT_STOPPING + 1]; /* texts not kept */
     char reason[64];                              /* of the last event that had one */
     char text[512];
+    bool
+        quick; /* handlers are over, and done, as soon as they start: as functions on the loop are */
     bool stopped;
     int exit_code;
     size_t submitted; /* in all */

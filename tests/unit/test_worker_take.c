@@ -63,6 +63,32 @@ TEST(a_claim_fills_free_handlers_only_and_reads_make_room)
     hand_end();
 }
 
+TEST(quick_handlers_leave_their_places_before_more_is_asked_for)
+{
+    struct worker_options options = hand_options();
+    options.concurrency = 3;
+    hand_start(&options);
+    hand_ready();
+    hand_look(next_look(), dead_owner);
+    struct request *find = hand_take(REQUEST_CLAIM_FROM);
+    find->claim_from.state = OWNER_DEAD;
+    find->claim_from.due = 9;
+    find->claim_from.due_first.ms = 4;
+    hand_reply(find);
+    hand_reply(hand_take(REQUEST_READ));
+    hand.quick = true;
+    for (uint64_t ms = 4; ms < 8; ms++) {
+        struct request *claim = hand_take(REQUEST_CLAIM_FROM);
+        CHECK_U64(claim->claim_from.claims_max, 3);
+        hand_claim(claim, ms, 2, ms + 1); /* over before the next one is asked for */
+        hand_ok_all(REQUEST_ACK);
+    }
+    hand.quick = false;
+    hand_claim(hand_take(REQUEST_CLAIM_FROM), 8, 2, 9);
+    CHECK_U64(hand_take(REQUEST_CLAIM_FROM)->claim_from.claims_max, 2); /* that one is slow */
+    hand_end();
+}
+
 TEST(one_place_takes_turns)
 {
     struct worker_options options = hand_options();

@@ -15,6 +15,7 @@ struct claiming {
     int64_t total;      /* of the row in hand: its deliveries, with what it carries */
     bool forbidden;     /* REQUEUE: by other groups; HAND_OVER: for want of an heir */
     size_t moved_bytes; /* payload that was copied */
+    size_t size_bytes;  /* payload that was claimed */
     size_t room[4];     /* of entries, parked, reaped, moved */
 };
 
@@ -90,6 +91,7 @@ static int claim_row(struct claiming *claiming, const struct lmdb_pending *old)
     place->idle_ms = exec_idle_ms(exec, old);
     place->from = request->claim_from.state;
     place->stream_index = 0;
+    claiming->size_bytes += raw.bytes.size;
     request->claim_from.entry_count++;
     claiming->caller->seen_ms = claiming->caller->active_ms = exec->txn->now_ms;
     lmdb_consumer_changed(exec->txn, claiming->caller);
@@ -227,7 +229,8 @@ static int due_row(struct claiming *claiming, const struct lmdb_pending *row)
                 add_saturating(claiming->total, 1) >= request->claim_from.policy.max_deliveries &&
                 (request->claim_from.flags & CLAIM_LAST) == 0;
 
-    if (!last && request->claim_from.entry_count < request->claim_from.claims_max) {
+    if (!last && request->claim_from.entry_count < request->claim_from.claims_max &&
+        claiming->size_bytes < CLAIM_BYTES) {
         int rc = claim_row(claiming, row);
         return rc < 0 ? rc : 1;
     }

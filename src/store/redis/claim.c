@@ -10,11 +10,13 @@
 
 enum {
     STAGE_WALK,
-    STAGE_FETCH,    /* XRANGE over all that was claimed */
-    STAGE_EACH,     /* XRANGE for each that this did not reach */
-    STAGE_GONE,     /* XACK for those that are gone from the stream since */
-    STAGE_LARGE,    /* one MULTI for each */
-    FETCH_MORE = 8, /* entries in between that are not ours, beside a quarter */
+    STAGE_FETCH,            /* XRANGE over all that was claimed */
+    STAGE_EACH,             /* XRANGE for each that this did not reach */
+    STAGE_GONE,             /* XACK for those that are gone from the stream since */
+    STAGE_LARGE,            /* one MULTI for each */
+    FETCH_MORE = 8,         /* entries in between that are not ours, beside a quarter */
+    CLAIM_BYTES = 16 << 20, /* of entries that are claimed in one step, by those of late */
+    CLAIMS_FIRST = 200,     /* while nothing is known of how large entries are here */
     ANSWER_SIZE = 19,
 };
 
@@ -46,6 +48,17 @@ static enum op_next claim_over(struct op *op, int status)
     return OP_DONE;
 }
 
+/* A thousand large entries would not fit into one answer. */
+static int64_t claims_max(const struct op *op)
+{
+    size_t known = op->store->entry_bytes;
+    size_t fits = known > 0 ? CLAIM_BYTES / known : CLAIMS_FIRST;
+    size_t count = op->request->claim_from.claims_max;
+
+    fits = fits > 0 ? fits : 1;
+    return (int64_t)(count < fits ? count : fits);
+}
+
 static int send_walk(struct op *op, struct buf *out)
 {
     const struct request *request = op->request;
@@ -56,7 +69,7 @@ static int send_walk(struct op *op, struct buf *out)
     cmd_text(op, request->claim_from.nobody ? "1" : "0");
     cmd_id(op, request->claim_from.from);
     cmd_number(op, request->claim_from.rows_max);
-    cmd_number(op, request->claim_from.claims_max);
+    cmd_number(op, op->store->native ? request->claim_from.claims_max : claims_max(op));
     cmd_text(op, request->claim_from.flags & CLAIM_LAST ? "1" : "0");
     cmd_text(op, request->claim_from.flags & CLAIM_SETTLE ? "1" : "0");
     cmd_number(op, policy->min_idle_ms);

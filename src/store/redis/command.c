@@ -172,7 +172,14 @@ entry_of(struct redis_store *store, const struct value *id, const struct value *
         store->fields[i] =
             (struct impel_field){fields->items[i * 2].bytes, fields->items[i * 2 + 1].bytes};
     }
-    return entry_new(parsed, store->fields, count);
+    struct entry *entry = entry_new(parsed, store->fields, count);
+    if (entry != NULL) {
+        /* A moving average over about the last 16. */
+        size_t known = store->entry_bytes;
+        store->entry_bytes =
+            known == 0 ? entry->size_bytes : known - known / 16 + entry->size_bytes / 16;
+    }
+    return entry;
 }
 
 /* By the word that an error begins with. */

@@ -12,16 +12,6 @@ enum {
     STAGE_BLOCK = 1,
 };
 
-static size_t payload(const struct value *fields)
-{
-    size_t size = 0;
-
-    for (size_t i = 0; i < fields->item_count; i++) {
-        size += fields->items[i].bytes.size;
-    }
-    return size;
-}
-
 static void read_lost(struct op *op, const struct impel_error *err)
 {
     (void)err;
@@ -87,11 +77,6 @@ add_entry(struct op *op, size_t index, const struct value *id, const struct valu
     }
     request->read.entries[request->read.entry_count++] =
         (struct delivered){.entry = entry, .stream_index = index, .deliveries = 1};
-    /* A moving average over about the last 16. */
-    size_t size = payload(fields) + 1;
-    op->store->entry_bytes = op->store->entry_bytes == 0
-                                 ? size
-                                 : op->store->entry_bytes - op->store->entry_bytes / 16 + size / 16;
     return true;
 }
 
