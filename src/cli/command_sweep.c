@@ -24,9 +24,11 @@ struct sweeper {
     struct logging logging;
     struct sweep_trim trim;
     const char *metrics_file;
-    int64_t metrics_ms;  /* when it was written last */
-    bool metrics_failed; /* and that was said */
-    sigset_t before;     /* the signals that are blocked while nothing waits */
+    int64_t metrics_ms;            /* when it was written last */
+    bool metrics_failed;           /* and that was said */
+    int64_t budget;                /* commands per second; 0 = no limit */
+    int64_t spent, spent_since_ms; /* of it */
+    sigset_t before;               /* the signals that are blocked while nothing waits */
 };
 
 /* TERM and INT are blocked except in ppoll(), so that none is missed. */
@@ -84,6 +86,32 @@ static void write_metrics(struct sweeper *sweeper)
 
 /* ---- asking ---- */
 
+enum {
+    BUDGET_SLICE_MS = 100,
+};
+
+/* Waits until another command may go out: the budget is spent in slices of a tenth of a second. False
+ * if a signal came. */
+static bool within_budget(struct sweeper *sweeper)
+{
+    int64_t slice = (sweeper->budget * BUDGET_SLICE_MS + 999) / 1000;
+    int64_t slice_ms = slice * 1000 / (sweeper->budget > 0 ? sweeper->budget : 1);
+    int64_t age_ms = clock_now_ms() - sweeper->spent_since_ms;
+
+    if (sweeper->budget == 0) {
+        return true;
+    }
+    if (age_ms < slice_ms && sweeper->spent >= slice && wait_ms(sweeper, slice_ms - age_ms)) {
+        return false;
+    }
+    if (age_ms >= slice_ms || sweeper->spent >= slice) {
+        sweeper->spent = 0;
+        sweeper->spent_since_ms = clock_now_ms();
+    }
+    sweeper->spent++;
+    return true;
+}
+
 /* Waits for the store's answer, or for a signal: false then, and the request stays with the store.
  */
 static bool ask(const struct sweeper *sweeper, struct request *request)
@@ -120,6 +148,9 @@ static bool sweep_group(struct sweeper *sweeper, struct group_sweep *group)
         group_sweep_done(group, request, clock_now_ms());
         if (group->status < 0) {
             break;
+        }
+        if (!within_budget(sweeper)) {
+            return false;
         }
     }
     return !stop_wanted();
@@ -169,10 +200,10 @@ static void print_json(struct buf *out, const struct group_sweep *group)
         json_value(out, report->name);
         buf_appendf(out,
                     ",\"state\":\"%s\",\"abandoned\":%llu,\"not_due\":%llu,\"parked\":%llu,"
-                    "\"lost\":%llu}\n",
+                    "\"lost\":%llu,\"moved\":%llu}\n",
                     owner_state_name(report->state), (unsigned long long)report->due,
                     (unsigned long long)report->not_due, (unsigned long long)report->parked,
-                    (unsigned long long)report->reaped);
+                    (unsigned long long)report->reaped, (unsigned long long)report->moved);
     }
 }
 
@@ -185,12 +216,18 @@ static void print_table(struct buf *out, const struct group_sweep *group)
                 bytes_quote(group->group, name, sizeof(name)));
     for (size_t i = 0; i < group->report_count; i++) {
         const struct owner_report *report = &group->reports[i];
-        buf_appendf(out, "  %-24s %-8s abandoned %llu, not due %llu, parked %llu, lost %llu\n",
+        buf_appendf(out, "  %-24s %-8s abandoned %llu, not due %llu, parked %llu, lost %llu",
                     report->name.size == 0 ? "(nobody)"
                                            : bytes_quote(report->name, name, sizeof(name)),
                     owner_state_name(report->state), (unsigned long long)report->due,
                     (unsigned long long)report->not_due, (unsigned long long)report->parked,
                     (unsigned long long)report->reaped);
+        if (group->action & (CLAIM_REQUEUE | CLAIM_HAND_OVER)) {
+            buf_appendf(out, ", %s %llu",
+                        group->action & CLAIM_REQUEUE ? "requeued" : "handed over",
+                        (unsigned long long)report->moved);
+        }
+        buf_append_text(out, "\n");
     }
     if (group->report_count == 0) {
         buf_append_text(out, "  nothing is abandoned\n");
@@ -283,6 +320,46 @@ static void sweep_on(struct sweeper *sweeper)
 
 /* ---- which groups ---- */
 
+static int action_of(const struct options *options, unsigned *action, struct impel_error *err)
+{
+    if (options->requeue + options->hand_over + options->park > 1) {
+        return error_set(err, IMPEL_ERR_INVALID,
+                         "one entry has one way: give one of --requeue, --hand-over and --park");
+    }
+    *action = options->requeue     ? CLAIM_REQUEUE | (options->all_groups ? CLAIM_ALL_GROUPS : 0U)
+              : options->hand_over ? (unsigned)CLAIM_HAND_OVER
+              : options->park      ? (unsigned)CLAIM_PARK
+                                   : 0U;
+    return IMPEL_OK;
+}
+
+/* A requeue into a stream with another group is refused before anything is done. The step itself
+ * refuses it too, where the other group comes later. */
+static int check_groups(struct sweeper *sweeper, struct impel_error *err)
+{
+    int rc = IMPEL_OK;
+
+    for (size_t i = 0; rc >= 0 && i < sweeper->group_count; i++) {
+        const struct group_sweep *group = &sweeper->groups[i];
+        char stream[64];
+        if ((group->action & (CLAIM_REQUEUE | CLAIM_ALL_GROUPS)) != CLAIM_REQUEUE) {
+            continue;
+        }
+        struct request *info =
+            session_request(REQUEST_INFO, group->stream, (struct impel_bytes){NULL, 0});
+        rc = session_ask(sweeper->store, info, err);
+        if (rc >= 0 && info->info.group_count > 1) {
+            rc = error_set(
+                err, IMPEL_ERR_INVALID,
+                "the stream '%s' has %zu groups, and what is requeued would be new work to "
+                "all of them: give --all-groups if that is wanted, or use --hand-over",
+                bytes_quote(group->stream, stream, sizeof(stream)), info->info.group_count);
+        }
+        request_free(info);
+    }
+    return rc;
+}
+
 static int add_group(struct sweeper *sweeper, struct options *options, struct impel_error *err)
 {
     struct group_sweep_options sweep = {
@@ -293,6 +370,10 @@ static int add_group(struct sweeper *sweeper, struct options *options, struct im
 
     if (options->streams.count == 0) {
         return command_needs("stream", err);
+    }
+    int bad = action_of(options, &sweep.action, err);
+    if (bad < 0) {
+        return bad;
     }
     for (size_t i = 0; i < options->streams.count; i++) {
         struct group_sweep *groups =
@@ -355,8 +436,14 @@ static int run(struct sweeper *sweeper, struct options *options, struct impel_er
         return rc;
     }
     sweeper->metrics_file = options->metrics_file;
+    sweeper->budget = options->budget;
     for (size_t i = 1; i < sweeper->group_count; i++) {
         metrics_link(sweeper->groups[i - 1].metrics, sweeper->groups[i].metrics);
+    }
+    rc = check_groups(sweeper, err);
+    if (rc < 0) {
+        store_close(sweeper->store);
+        return rc;
     }
     if (options->once) {
         rc = sweep_once(sweeper, options->json, err);

@@ -43,12 +43,23 @@ const struct command command_table[] = {
             "from their stream are reaped and reported as lost work; all else that is abandoned is "
             "reported, with its owner. A sweep has no handler and so never claims: entries that "
             "can still be tried are left to the workers.\n\n"
+            "For workers in other languages, which stay as they are, it can do more with what is "
+            "abandoned. --requeue puts a copy at the end of the stream and acknowledges the original, "
+            "in one step: a visibility timeout for workers that only read what is new. What the entry "
+            "has had before is kept beside the stream and counts, so poison is parked all the same. "
+            "--hand-over claims it for the live consumer that holds least, for workers that read what "
+            "they hold. --park moves all of it to the dead-letter stream. An entry counts as abandoned "
+            "after --min-idle, also where its worker is only slow: choose it longer than the slowest "
+            "handler takes.\n\n"
+            "Several sweeps may run side by side: whoever comes first sweeps, and each step checks and "
+            "acts at once, so nothing is done twice for one abandonment.\n\n"
             "With --trim it also removes, once a minute, what every group of these streams has "
             "finished with (see impel trim); it says when that frees something, and, when it "
             "begins, that a group is stalled or has lost entries to others' trimming.\n\n"
             "Without --once it goes on until TERM or INT, once a second for each group. Without "
             "--group it sweeps the groups of the config file.",
         .examples = "impel sweep --once --stream orders --group workers\n"
+                    "impel sweep --requeue --stream orders --group workers\n"
                     "impel sweep --config impel.yaml --metrics-file /var/lib/metrics/impel.prom\n",
         .words_max = 0,
         .run = command_sweep,

@@ -28,6 +28,7 @@ int group_sweep_init(struct group_sweep *sweep,
         .dead_letter = options->dead_letter,
         .interval_ms = options->interval_ms,
         .settle = true,
+        .action = options->action,
         .consumer_ttl_ms = options->consumer_ttl_ms > 0 ? options->consumer_ttl_ms : -1,
         .seed = (uint64_t)now_ms,
     };
@@ -37,7 +38,13 @@ int group_sweep_init(struct group_sweep *sweep,
         .dead_letter = options->dead_letter,
         .policy = options->policy,
         .logging = logging,
+        .action = options->action,
     };
+    if (options->action & CLAIM_HAND_OVER) {
+        /* The reading of what was handed over counts once more. */
+        machine.policy.max_deliveries =
+            sub_saturating(mul_saturating(machine.policy.max_deliveries, 2), 1);
+    }
     sweep->machine = sweep_new(&machine, now_ms);
     sweep->metrics = metrics_new(&sweep->stream, 1, sweep->group);
     if (sweep->machine == NULL || sweep->metrics == NULL) {
@@ -99,6 +106,53 @@ report_of(struct group_sweep *sweep, struct impel_bytes name, enum owner_state s
     return report;
 }
 
+/* With CLAIM_PARK both kinds are parked; the limit tells them apart. */
+static struct impel_bytes
+park_reason(const struct group_sweep *sweep, const struct request *claim, size_t i)
+{
+    int64_t deliveries = claim->claim_from.parked[i].deliveries;
+    bool limit = policy_exhausted(&claim->claim_from.policy, deliveries);
+
+    return bytes_of((sweep->action & CLAIM_PARK) != 0 && !limit ? "abandoned" : "max-deliveries");
+}
+
+/* Counted like what a worker takes over. */
+static void take_moved(struct group_sweep *sweep, const struct request *claim)
+{
+    bool requeued = (sweep->action & CLAIM_REQUEUE) != 0;
+    char copy[ID_TEXT_SIZE];
+
+    for (size_t i = 0; i < claim->claim_from.moved_count; i++) {
+        const struct moved *moved = &claim->claim_from.moved[i];
+        struct impel_event event;
+        metrics_note(sweep->metrics, &(struct worker_event){.kind = EVENT_CLAIMED,
+                                                            .count = 1,
+                                                            .id = moved->id,
+                                                            .idle_ms = moved->idle_ms});
+        event_init(&event, requeued ? "requeued" : "handed-over", IMPEL_INFO,
+                   requeued ? "an abandoned entry is at the end of its stream again"
+                            : "an abandoned entry was given to another consumer");
+        event.stream = sweep->stream;
+        event.group = sweep->group;
+        event.subject = claim->claim_from.owner;
+        event.reason = requeued ? bytes_of(id_format(moved->copy, copy)) : claim->claim_from.heir;
+        event.id = moved->id;
+        event.attempt = moved->deliveries;
+        event.idle_ms = moved->idle_ms;
+        logging_event(&event, sweep->logging);
+    }
+    if (claim->claim_from.other_groups && !sweep->refused_told) {
+        struct impel_event event;
+        event_init(&event, "requeue-refused", IMPEL_WARNING,
+                   "the stream has another group, to which requeued entries would be new work: "
+                   "nothing is requeued without --all-groups");
+        event.stream = sweep->stream;
+        event.group = sweep->group;
+        logging_event(&event, sweep->logging);
+    }
+    sweep->refused_told = claim->claim_from.other_groups;
+}
+
 static void take_settled(struct group_sweep *sweep, const struct request *claim)
 {
     for (size_t i = 0; i < claim->claim_from.parked_count; i++) {
@@ -107,7 +161,7 @@ static void take_settled(struct group_sweep *sweep, const struct request *claim)
                                            .id = claim->claim_from.parked[i].id,
                                            .attempt = claim->claim_from.parked[i].deliveries,
                                            .name = claim->claim_from.owner,
-                                           .reason = bytes_of("max-deliveries")});
+                                           .reason = park_reason(sweep, claim, i)});
     }
     for (size_t i = 0; i < claim->claim_from.reaped_count; i++) {
         tell(sweep, &(struct worker_event){.kind = EVENT_LOST_WORK,
@@ -129,12 +183,14 @@ static void take_claim(struct group_sweep *sweep, const struct request *claim)
         report_of(sweep, claim->claim_from.owner, claim->claim_from.state);
 
     take_settled(sweep, claim);
+    take_moved(sweep, claim);
     if (report != NULL) {
         report->state = claim->claim_from.state;
         report->due += claim->claim_from.due;
         report->not_due += claim->claim_from.not_due;
         report->parked += claim->claim_from.parked_count;
         report->reaped += claim->claim_from.reaped_count;
+        report->moved += claim->claim_from.moved_count;
     }
 }
 

@@ -18,6 +18,7 @@ struct owner_report {
     uint64_t not_due; /* not idle for long enough yet */
     uint64_t parked;
     uint64_t reaped;
+    uint64_t moved; /* requeued or handed over */
 };
 
 struct group_sweep {
@@ -28,6 +29,8 @@ struct group_sweep {
     struct logging *logging;
     struct owner_report *reports; /* of this pass */
     size_t report_count, report_capacity;
+    unsigned action;    /* enum claim_flags */
+    bool refused_told;  /* that another group forbids a requeue */
     uint64_t due_told;  /* how many were due when it was last said */
     struct arena names; /* of the reports */
     uint64_t passes;    /* that are over */
@@ -39,6 +42,7 @@ struct group_sweep_options {
     struct policy policy;
     int64_t interval_ms;
     int64_t consumer_ttl_ms;
+    unsigned action; /* enum claim_flags: what to do with what is due; 0 = only find */
 };
 
 /* The spans must outlive it. A zeroed one is released already. */

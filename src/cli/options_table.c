@@ -97,9 +97,28 @@ const struct option_spec option_table[] = {
     {"interval", "DURATION", "1s", NULL, NULL,
      "How often a group is swept, whoever of its workers and sweeps does it; how often top asks the store.",
      OPTION_DURATION, COMMAND_SWEEP | COMMAND_TOP, 1, 0, AT(interval_ms), false},
-    {"consumer-ttl", "DURATION", "0", NULL, NULL,
-     "Delete consumers that are not Impel's, hold nothing and were inactive for this long. 0 = never.",
+    {"consumer-ttl", "DURATION", "1h", NULL, NULL,
+     "Delete consumers that are not Impel's, hold nothing and were gone for this long; one that holds "
+     "entries never is. Servers before Redis 7.2 do not say who asked in vain: there a consumer counts "
+     "as gone only while others of its group are given entries. 0 = never.",
      OPTION_DURATION, COMMAND_SWEEP, 0, 0, AT(consumer_ttl_ms), false},
+    {"requeue", NULL, NULL, NULL, NULL,
+     "What is abandoned goes to the end of its stream again as a copy, and the original is acknowledged, "
+     "in one step: workers that only read what is new get it once more. Refused where the stream has "
+     "another group, to which the copy would be new work.",
+     OPTION_FLAG, COMMAND_SWEEP, 0, 0, AT(requeue), false},
+    {"hand-over", NULL, NULL, NULL, NULL,
+     "What is abandoned is claimed for the live consumer that holds least, for workers that do read what "
+     "they hold already. That counts as a delivery, like its reading; so twice --max-deliveries less one "
+     "is the limit.",
+     OPTION_FLAG, COMMAND_SWEEP, 0, 0, AT(hand_over), false},
+    {"park", NULL, NULL, NULL, NULL,
+     "All that is abandoned goes to the dead-letter stream, for a person to look at.",
+     OPTION_FLAG, COMMAND_SWEEP, 0, 0, AT(park), false},
+    {"budget", "N", "200", NULL, NULL,
+     "Send the store at most N commands a second; 0 = no limit. A command looks at 1000 pending entries or "
+     "moves 200.",
+     OPTION_NUMBER, COMMAND_SWEEP, 0, 1000000, AT(budget), false},
 
     {"jsonl", NULL, NULL, NULL, NULL,
      "Add one entry for each line of FILE (- or nothing: standard input), a JSON object each. Values "
@@ -151,8 +170,8 @@ const struct option_spec option_table[] = {
      "once; readers of new entries only (XREADGROUP with >) do not see it.",
      OPTION_FLAG, COMMAND_DEAD, 0, 0, AT(in_place), true},
     {"all-groups", NULL, NULL, NULL, NULL,
-     "Replay also where the stream has other groups, which all get the entries as new work.",
-     OPTION_FLAG, COMMAND_DEAD, 0, 0, AT(all_groups), true},
+     "Replay or requeue also where the stream has other groups, which all get the entries as new work.",
+     OPTION_FLAG, COMMAND_DEAD | COMMAND_SWEEP, 0, 0, AT(all_groups), false},
     {"all", NULL, NULL, NULL, NULL,
      "Drop everything: needed where nothing else says which records.",
      OPTION_FLAG, COMMAND_DEAD, 0, 0, AT(all), true},

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """sweep: parks poison, reaps what is gone, reports what is abandoned, and never claims."""
 import json
+import time
 
 from impeltest import (check, contains, equal, impel, impel_argv, impel_ok, json_lines, main, start,
                        test, wait_for)
@@ -23,7 +24,8 @@ def scene(store, stream="s", group="g"):
 
 
 def pending(store, stream="s", group="g"):
-    return call(store, "XPENDING", stream, group, "-", "+", "10").split("\n")[0:-1:4]
+    text = call(store, "XPENDING", stream, group, "-", "+", "10")
+    return text.split("\n")[0:-1:4] if text.strip() else []
 
 
 @test
@@ -34,7 +36,7 @@ def one_pass_parks_reaps_and_reports(tmp):
     equal(done.code, 0, done.err)
     equal(json_lines(done.out), [{"stream": "s", "group": "g", "consumer": "foreign",
                                   "state": "foreign", "abandoned": 2, "not_due": 0, "parked": 1,
-                                  "lost": 1}])
+                                  "lost": 1, "moved": 0}])
     contains(done.err, "1-0")
     contains(done.err, "2-0")
     equal(pending(db), ["3-0", "4-0"])
@@ -132,6 +134,96 @@ def a_dead_workers_entries_are_reported_under_its_name(tmp):
           [("w", "dead", 1)], done.err)
     equal(json.loads(impel("status", "--json", store=db).out)["streams"][0]["groups"][0]["pending"],
           1)
+
+
+def sweep(db, *options, code=0):
+    done = impel("sweep", "--once", "--json", "--stream", "s", "--group", "g", *POLICY, *options, store=db)
+    equal(done.code, code, done.err)
+    return done
+
+
+@test
+def what_is_requeued_reaches_workers_that_read_only_new_entries(tmp):
+    db = tmp / "db"
+    scene(db)
+    done = sweep(db, "--requeue")
+    equal([(r["parked"], r["lost"], r["moved"], r["abandoned"]) for r in json_lines(done.out)], [(1, 1, 2, 0)])
+    contains(done.err, "3-0")
+    equal(pending(db), [])
+    call(db, "XGROUP", "DELCONSUMER", "s", "g", "foreign")
+    again = call(db, "XREADGROUP", "GROUP", "g", "other", "STREAMS", "s", ">").split()
+    equal(again[2::3] and [w for w in again if w in ("1", "2", "3", "4")], ["3", "4"])
+    equal(impel("check", store=db).code, 0)
+
+
+@test
+def a_requeue_into_another_group_is_refused(tmp):
+    db = tmp / "db"
+    scene(db)
+    call(db, "XGROUP", "CREATE", "s", "audit", "0")
+    contains(sweep(db, "--requeue", code=2).err, "--all-groups")
+    equal(pending(db), ["1-0", "2-0", "3-0", "4-0"])
+    equal([r["moved"] for r in json_lines(sweep(db, "--requeue", "--all-groups").out)], [2])
+
+
+@test
+def a_live_consumer_gets_what_is_handed_over(tmp):
+    db = tmp / "db"
+    scene(db)
+    call(db, "XREADGROUP", "GROUP", "g", "heir", "STREAMS", "s", ">")
+    done = impel("sweep", "--once", "--json", "--stream", "s", "--group", "g", "--dead-after", "500ms",
+                 "--min-idle", "1h", "--backoff", "0", "--hand-over", store=db)
+    equal([r["moved"] for r in json_lines(done.out)], [0], "not idle for an hour")
+    for entry in ("3-0", "4-0"):
+        call(db, "XCLAIM", "s", "g", "foreign", "0", entry, "IDLE", "4000000", "JUSTID")
+    done = impel("sweep", "--once", "--json", "--stream", "s", "--group", "g", "--dead-after", "500ms",
+                 "--min-idle", "1h", "--backoff", "0", "--hand-over", store=db)
+    equal([r["moved"] for r in json_lines(done.out)], [2], done.err)
+    rows = call(db, "XPENDING", "s", "g", "3-0", "4-0", "10").split("\n")
+    equal(rows[1::4], ["heir", "heir"])
+    equal(rows[3::4], ["2", "2"])
+
+
+@test
+def all_that_is_abandoned_can_be_parked(tmp):
+    db = tmp / "db"
+    scene(db)
+    sweep(db, "--park")
+    equal(pending(db), [])
+    records = json_lines(impel_ok("dead", "list", "--stream", "s", "--json", store=db))
+    equal([(r["original_id"], r["reason"]) for r in records],
+          [("1-0", "max-deliveries"), ("3-0", "abandoned"), ("4-0", "abandoned")])
+
+
+@test
+def two_ways_at_once_are_refused(tmp):
+    db = tmp / "db"
+    scene(db)
+    contains(sweep(db, "--requeue", "--park", code=2).err, "--hand-over")
+
+
+@test
+def a_budget_slows_the_pass(tmp):
+    db = tmp / "db"
+    impel_ok("add", "--stream", "s", "--jsonl", store=db, stdin='{"n":1}\n' * 12000)
+    call(db, "XGROUP", "CREATE", "s", "g", "0")
+    call(db, "XREADGROUP", "GROUP", "g", "foreign", "STREAMS", "s", ">")
+    begun = time.monotonic()
+    equal([r["abandoned"] for r in json_lines(sweep(db, "--budget", "10").out)], [12000])
+    check(time.monotonic() - begun > 1.5, "13 commands, 10 a second, after half a second of beats")
+
+
+@test
+def a_consumer_that_is_gone_and_holds_nothing_is_deleted(tmp):
+    db = tmp / "db"
+    scene(db)
+    call(db, "XGROUP", "CREATECONSUMER", "s", "g", "gone")
+    sweep(db, "--min-idle", "1h", "--consumer-ttl", "1h")
+    contains(call(db, "XINFO", "CONSUMERS", "s", "g"), "gone")
+    done = sweep(db, "--min-idle", "1h", "--consumer-ttl", "1ms")
+    contains(done.err, "gone")
+    names = call(db, "XINFO", "CONSUMERS", "s", "g")
+    check("gone" not in names and "foreign" in names, names)
 
 
 main()

@@ -116,7 +116,7 @@ moved_add(struct claiming *claiming, const struct lmdb_pending *row, struct impe
         .id = row->id,
         .copy = copy,
         .deliveries = claiming->total,
-        .idle_ms = sub_saturating(claiming->exec->txn->now_ms, row->delivered_ms),
+        .idle_ms = exec_idle_ms(claiming->exec, row),
     };
     request->claim_from.moved_count++;
     return IMPEL_OK;
