@@ -489,6 +489,50 @@ TEST(a_full_server_takes_no_beats_and_judges_nobody)
     request_free(walk);
 }
 
+/* Two were claimed; the range brings the first only, and the second, asked for alone, is refused. */
+static bool
+refuse_a_fetch(struct buf *out, const struct impel_bytes *args, size_t count, int connection)
+{
+    static const int64_t numbers[] = {2, 2, 0};
+
+    (void)connection;
+    if (fake_greeting(out, args, count)) {
+        return true;
+    }
+    if (bytes_equal_nocase(args[0], "xrange") && bytes_equal_nocase(args[2], "1-0")) {
+        buf_append_text(out, "*1\r\n*2\r\n$3\r\n1-0\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n");
+    } else if (bytes_equal_nocase(args[0], "xrange")) {
+        resp_put_error(out, bytes_of("BUSY Redis is busy running a script"));
+    } else if (bytes_equal_nocase(args[0], "xack")) {
+        resp_put_number(out, 1);
+    } else {
+        buf_append_text(out, "*19\r\n:1700000000000\r\n:3\r\n:0\r\n");
+        buf_append_text(out, "*6\r\n$3\r\n1-0\r\n:2\r\n:9\r\n$3\r\n2-0\r\n:2\r\n:9\r\n");
+        buf_append_text(out, "*0\r\n*0\r\n:0\r\n$0\r\n\r\n");
+        for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
+            resp_put_number(out, numbers[i]);
+        }
+        buf_append_text(out, "$3\r\n0-0\r\n:0\r\n:-1\r\n$3\r\n0-0\r\n");
+        buf_append_text(out, "*0\r\n$0\r\n\r\n*0\r\n:0\r\n");
+    }
+    return true;
+}
+
+TEST(an_entry_that_cannot_be_fetched_is_not_taken_for_gone)
+{
+    begin();
+    fake_start(&fake, refuse_a_fetch);
+    open_url("unix://", fake.socket, "");
+    struct request *request = new_request(REQUEST_CLAIM_FROM);
+    request->claim_from.owner = bytes_of("dead");
+    request->claim_from.claims_max = 2;
+    request->claim_from.rows_max = 10;
+    CHECK(run(request) < 0);
+    CHECK(strstr(request->error.text, "BUSY") != NULL);
+    CHECK_U64(request->claim_from.reaped_count, 0);
+    request_free(request);
+}
+
 TEST(a_read_only_replica_is_named_so)
 {
     static const char *const args[] = {"--replicaof", "127.0.0.1 1", "--replica-serve-stale-data",

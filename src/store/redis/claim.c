@@ -443,7 +443,11 @@ static enum op_next take_each(struct op *op, const struct value *reply)
     }
     size_t at = nth_missing(request, walking->gone);
     ASSERT(at < request->claim_from.entry_count);
-    if (entry->kind != VALUE_ARRAY) {
+    if (reply->kind != VALUE_ARRAY) {
+        /* Not gone: refused. It stays pending, and is found there again. */
+        op_refusal(op, reply, &walking->why);
+        walking->gone++;
+    } else if (reply->item_count == 0) {
         walking->gone++;
     } else {
         request->claim_from.entries[at].entry = entry_of(op->store, item(entry, 0), item(entry, 1));
@@ -454,6 +458,10 @@ static enum op_next take_each(struct op *op, const struct value *reply)
     }
     if (op->taken + 1 < op->replies) {
         return OP_MORE;
+    }
+    if (walking->why.status < 0) {
+        op_fail(op, &walking->why);
+        return OP_DONE;
     }
     if (walking->failed) {
         return claim_over(op, IMPEL_ERR_NOMEM);

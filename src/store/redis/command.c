@@ -235,15 +235,21 @@ int reply_status(struct impel_bytes text)
     return IMPEL_ERR_REPLY;
 }
 
-enum op_next op_refused(struct op *op, const struct value *reply)
+void op_refusal(const struct op *op, const struct value *reply, struct impel_error *err)
 {
-    struct impel_error err;
     char text[300];
     int status = reply_status(reply->bytes);
 
-    (void)error_set(&err, status, "redis at %s: %s: %s", op->store->url.shown,
+    (void)error_set(err, status, "redis at %s: %s: %s", op->store->url.shown,
                     op->request != NULL ? request_name(op->request->kind) : op->kind->name,
                     bytes_quote(reply->bytes, text, sizeof(text)));
+}
+
+enum op_next op_refused(struct op *op, const struct value *reply)
+{
+    struct impel_error err;
+
+    op_refusal(op, reply, &err);
     op_fail(op, &err);
     return OP_DONE;
 }

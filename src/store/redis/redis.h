@@ -181,6 +181,7 @@ struct entry *
 entry_of(struct redis_store *store, const struct value *id, const struct value *fields);
 /* What an error reply means. */
 int reply_status(struct impel_bytes text);
+void op_refusal(const struct op *op, const struct value *reply, struct impel_error *err);
 /* Finishes the op with an error reply's meaning. Returns OP_DONE. */
 enum op_next op_refused(struct op *op, const struct value *reply);
 enum op_next op_garbled(struct op *op); /* the same for a reply that makes no sense */
