@@ -161,6 +161,7 @@ TEST(a_step_stops_in_front_of_what_it_has_no_room_for)
     struct request *request = sweep_f(CLAIM_REQUEUE);
     request->claim_from.claims_max = 2;
     (void)moved(request, 2);
+    CHECK_U64(request->claim_from.due, 0); /* the next step finds it */
     CHECK(id_equal(request->claim_from.next, id_of(3, 0)));
     CHECK_U64(pending_of("f"), 3);
     request = sweep_f(CLAIM_REQUEUE);

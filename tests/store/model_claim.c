@@ -202,15 +202,17 @@ static bool walk_move(struct model *model,
                          : (flags & CLAIM_HAND_OVER) != 0 &&
                                group_consumer(group, request->claim_from.heir) == NULL;
 
-    if (forbidden ||
-        request->claim_from.moved_count + request->claim_from.parked_count >=
-            request->claim_from.claims_max ||
-        ((flags & CLAIM_HAND_OVER) == 0 && moved_bytes(stream, request) >= MOVE_BYTES)) {
+    if (forbidden || request->claim_from.claims_max == 0) {
         if (request->claim_from.due++ == 0) {
             request->claim_from.due_first = row->id;
         }
         request->claim_from.other_groups = forbidden && (flags & CLAIM_REQUEUE) != 0;
-        return forbidden || request->claim_from.claims_max == 0;
+        return true;
+    }
+    if (request->claim_from.moved_count + request->claim_from.parked_count >=
+            request->claim_from.claims_max ||
+        ((flags & CLAIM_HAND_OVER) == 0 && moved_bytes(stream, request) >= MOVE_BYTES)) {
+        return false;
     }
     if (flags & CLAIM_REQUEUE) {
         walk_requeue(model, request, row->id);

@@ -182,12 +182,14 @@ static int move_row(struct claiming *claiming, const struct lmdb_pending *row)
     size_t moved = request->claim_from.moved_count + request->claim_from.parked_count;
     int rc;
 
-    if (claiming->forbidden || moved >= request->claim_from.claims_max ||
-        claiming->moved_bytes >= MOVE_BYTES) {
+    if (claiming->forbidden || request->claim_from.claims_max == 0) {
         if (request->claim_from.due++ == 0) {
             request->claim_from.due_first = row->id;
         }
-        return claiming->forbidden || request->claim_from.claims_max == 0;
+        return 1;
+    }
+    if (moved >= request->claim_from.claims_max || claiming->moved_bytes >= MOVE_BYTES) {
+        return 0;
     }
     if (flags & CLAIM_REQUEUE) {
         rc = requeue_row(claiming, row);

@@ -23,7 +23,7 @@ local last_too, settle = ARGV[11] == '1', ARGV[12] == '1'
 local min_idle, deliveries_max = tonumber(ARGV[13]), tonumber(ARGV[14])
 local base, cap = tonumber(ARGV[15]), tonumber(ARGV[16])
 local action, heir, forbidden = ARGV[17], ARGV[18], false
-local STEP_MAX, STEP_BYTES = 200, 1048576 -- of entries copied in one step, beside the last of them
+local STEP_MAX, STEP_BYTES = 100, 1048576 -- of entries copied in one step, beside the last of them
 if me == '' and action == '' then
     claims_max = 0
 end
@@ -164,6 +164,9 @@ end
 local function claim(id, idle, deliveries, total)
     local is_last = action == '' and (state == DEAD or state == FOREIGN) and
         total + 1 >= deliveries_max and not last_too
+    if action ~= '' and not forbidden and claims_max > 0 and #claim_ids >= claims_max then
+        return false
+    end
     if is_last or forbidden or #claim_ids >= claims_max then
         left_due(id, is_last)
         return is_last or forbidden or claims_max == 0
@@ -182,9 +185,12 @@ local function move(id, idle, deliveries, total)
         end
         return true
     end
-    if forbidden or copied >= claims_max or not room_for_copy(entry[2]) then
+    if forbidden or claims_max == 0 then
         left_due(id, false)
-        return forbidden or claims_max == 0
+        return true
+    end
+    if copied >= claims_max or not room_for_copy(entry[2]) then
+        return false
     end
     if action == 'park' then
         park(id, idle, deliveries, entry[2], 'abandoned', total)
@@ -260,7 +266,7 @@ end
 -- whether that was the end.
 local function walk()
     local from = ARGV[8]
-    local chunk = claims_max > 0 and action == '' and claims_max + 1 or rows_max + 1
+    local chunk = claims_max > 0 and (action == '' and claims_max or STEP_MAX) + 1 or rows_max + 1
     while from do
         local limit = math.min(chunk, rows_max - rows + 1)
         local all, late = list(from, limit)
