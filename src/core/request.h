@@ -207,7 +207,8 @@ enum replay_mode {
     REPLAY_ADD,  /* a copy of the record's own fields is added to `request.stream`, which is created
                     if it is missing */
     REPLAY_BACK, /* the original is put back into the PEL of `request.group`: RELEASED_NAME's,
-                    deliveries 0, delivered-at 1, so that any sweep may claim it at once */
+                    deliveries 0, delivered-at 1, so that any sweep may claim it at once. What it
+                    carried (ATTEMPTS) is forgotten */
     REPLAY_DROP, /* the record is deleted, and nothing else */
 };
 
@@ -411,7 +412,7 @@ struct request {
                 uint64_t pending;
                 uint64_t consumers;
                 int64_t lag; /* entries not delivered yet, as XINFO GROUPS says; -1 = unknown */
-                int64_t entries_read; /* the counter of the same name; -1 = unknown */
+                int64_t entries_read;          /* the counter of the same name; -1 = unknown */
                 struct impel_id first_pending; /* 0-0 if none */
                 int64_t oldest_idle_ms;        /* of first_pending; -1 if none */
             } * groups;

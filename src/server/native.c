@@ -64,7 +64,7 @@ parse_common(struct request *request, const struct impel_bytes *args, size_t arg
         request->items.dead_letter = args[4];
     } else if (keys == 4 && request->kind == REQUEST_CLAIM_FROM) {
         request->claim_from.dead_letter = args[4];
-    } else if (keys == 4 && request->kind == REQUEST_REPLAY) {
+    } else if (keys == 5 && request->kind == REQUEST_REPLAY) {
         request->replay.dead_letter = args[4];
         request->replay.audit = args[5];
     }

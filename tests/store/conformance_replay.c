@@ -279,6 +279,25 @@ TEST(a_pending_entry_is_nobody_elses_to_put_back)
     CHECK_U64(length_of("s:dead"), 1);
 }
 
+TEST(what_an_entry_carried_from_a_life_before_is_forgotten)
+{
+    suite_begin();
+    scene(foreign("f"), 1);
+    struct request *request = claim_from(nobody(), "f");
+    request->claim_from.flags |= CLAIM_REQUEUE;
+    CHECK(run(request) == IMPEL_OK);
+    struct impel_id copy = request->claim_from.moved[0].copy;
+    beat("s", "g", worker("w", 1));
+    (void)read_new("s", "g", worker("w", 1), 1);
+    CHECK(row_of(copy)->carried == 1);
+    request = items(REQUEST_PARK, worker("w", 1), 1, 1);
+    request->items.items[0].id = copy;
+    CHECK(run(request) == IMPEL_OK);
+    request = replay_all(REPLAY_BACK, 1);
+    CHECK(run(request) == IMPEL_OK && result_of(request, 0) == REPLAY_DONE);
+    CHECK(row_of(copy)->deliveries == 0 && row_of(copy)->carried == 0);
+}
+
 TEST(there_has_to_be_the_group)
 {
     parked(1);

@@ -90,6 +90,7 @@ item_back(struct model *model, struct request *request, const struct replay_item
                                           group_consumer_make(group, bytes_of(RELEASED_NAME)));
     row->delivered_ms = 1;
     row->deliveries = 0;
+    group_carried_set(group, item->original_id, 0);
     model_notify(model, MODEL_PUT_BACK, request, stream, group, row);
     record_remove(model, request, at);
     return REPLAY_DONE;

@@ -132,6 +132,7 @@ static int put_back(struct replaying *at, struct replay_item *item)
     }
     row.owner = released->number;
     rc = lmdb_pending_put(txn, at->group, NULL, &row);
+    rc = rc < 0 ? rc : lmdb_carried_delete(txn, at->group, item->original_id);
     rc = rc < 0 ? rc : lmdb_stream_delete(txn, at->dead, item->id);
     item->result = REPLAY_DONE;
     return rc;

@@ -66,7 +66,7 @@ void cmd_script(struct op *op, enum script_name script, struct impel_bytes dead_
     bool replays = script == SCRIPT_REPLAY;
     bool buries = script == SCRIPT_CLAIM || script == SCRIPT_PARK || script == SCRIPT_SETTLE;
     bool carries = script == SCRIPT_CLAIM || script == SCRIPT_SETTLE || script == SCRIPT_LOOK ||
-                   script == SCRIPT_PENDING;
+                   script == SCRIPT_PENDING || replays;
 
     cmd_begin(op);
     if (op->store->native && script != SCRIPT_SETTLE) {
@@ -87,7 +87,7 @@ void cmd_script(struct op *op, enum script_name script, struct impel_bytes dead_
             cmd_bytes(op, request->read.streams[index]);
         }
     } else {
-        cmd_number(op, replays ? 4 : 2 + buries + carries);
+        cmd_number(op, 2 + buries + carries + 2 * replays);
         cmd_bytes(op, request->stream);
         cmd_bytes(op, helper_key(op, request->stream, 'w'));
         if (buries || replays) {

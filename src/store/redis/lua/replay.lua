@@ -1,6 +1,6 @@
 -- REPLAY: each record goes in the step that puts its entry back. KEYS: 3 the dead-letter stream, 4 the
--- audit stream. ARGV: 6 mode: "add", "back", "drop", or "settle", which stands behind the XADD of one
--- large entry in a MULTI/EXEC; 7 "1" = refuse where the stream has another group; 8 the audit stream's
+-- audit stream, 5 the attempts. ARGV: 6 mode: "add", "back", "drop", or "settle", which stands behind the
+-- XADD of one large entry in a MULTI/EXEC; 7 "1" = refuse where the stream has another group; 8 the audit stream's
 -- length, 0 = no audit; 9 how many words of its line follow, then these; then for each record: ID,
 -- number of fields, the original's ID (for "settle" the stream's last ID before the XADD), number of
 -- runs, and for each run the first field and how many.
@@ -104,6 +104,7 @@ local function back(item)
         return {STANDS}
     end
     call('XCLAIM', stream, group, RELEASED, 0, id, 'TIME', 1, 'RETRYCOUNT', 0, 'FORCE', 'JUSTID')
+    call('HDEL', KEYS[5], id) -- what it carried from a life before
     call('XDEL', dead, item.id)
     return {DONE}
 end
