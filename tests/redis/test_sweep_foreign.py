@@ -17,7 +17,7 @@ while True:
     for _, entries in r.xreadgroup("g", sys.argv[2], {"orders": ">"}, count=5, block=200) or []:
         for entry, fields in entries:
             print("begin", entry, fields["n"], flush=True)
-            time.sleep(0.01)
+            r.xread({"slow": "$"}, block=10)  # the work: waits for somebody else
             print("done", entry, fields["n"], flush=True)
             r.xack("orders", "g", entry)
 """
