@@ -153,8 +153,11 @@ static int requeue_row(struct claiming *claiming, const struct lmdb_pending *row
         return txn->status < 0 ? txn->status
                                : move_refused(claiming, rc, "there is no room for the copy");
     }
+    if (rc < 0) {
+        return rc;
+    }
     claiming->moved_bytes += own.bytes.size;
-    rc = rc < 0 ? rc : lmdb_pending_delete(txn, claiming->group, row);
+    rc = lmdb_pending_delete(txn, claiming->group, row);
     rc = rc < 0 ? rc : lmdb_carried_delete(txn, claiming->group, row->id);
     rc = rc < 0 ? rc : lmdb_carried_put(txn, claiming->group, copy, claiming->total);
     return rc < 0 ? rc : moved_add(claiming, row, copy);
