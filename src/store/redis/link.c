@@ -14,7 +14,6 @@
  * worker counts as dead. */
 #include "store/redis/redis.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +43,7 @@ enum step {
 };
 
 static void link_connect(struct link *link);
-static void link_lost(void *user, const struct impel_error *err);
+static void link_lost(void *user, const struct impel_error *why);
 
 /* ---- pauses ---- */
 
@@ -249,7 +248,6 @@ static int64_t wall_ms(void)
 static void learn_server(struct link *link, const struct value *reply, char *run_id)
 {
     char version[32] = "";
-    unsigned major = 0, minor = 0;
 
     run_id[0] = '\0';
     if (reply->kind != VALUE_BULK && reply->kind != VALUE_VERBATIM) {
@@ -257,9 +255,13 @@ static void learn_server(struct link *link, const struct value *reply, char *run
     }
     (void)info_field(reply->bytes, "run_id", run_id, RUN_ID_SIZE);
     link->store->native = info_field(reply->bytes, "impel_version", version, sizeof(version));
-    if (info_field(reply->bytes, "redis_version", version, sizeof(version)) &&
-        sscanf(version, "%u.%u", &major, &minor) == 2) {
-        link->store->old = major < 6 || (major == 6 && minor < 2);
+    if (info_field(reply->bytes, "redis_version", version, sizeof(version))) {
+        char *rest = NULL;
+        unsigned long major = strtoul(version, &rest, 10);
+        if (rest != version && *rest == '.') {
+            unsigned long minor = strtoul(rest + 1, NULL, 10);
+            link->store->old = major < 6 || (major == 6 && minor < 2);
+        }
     }
 }
 
@@ -324,7 +326,6 @@ static enum op_next greeting_take(struct op *op, const struct value *reply)
 {
     struct link *link = op->link;
     enum step step = link->steps[op->taken];
-    int64_t id;
     char run_id[RUN_ID_SIZE];
 
     if (greeting_refused(link, step, reply)) {
@@ -348,9 +349,8 @@ static enum op_next greeting_take(struct op *op, const struct value *reply)
         learn_memory(link->store, reply);
         return OP_MORE;
     case STEP_ID:
-        id = reply->kind == VALUE_INTEGER ? reply->integer : 0;
-        op->user = (void *)(intptr_t)id;
-        if (link->client_id != 0 && id != 0) {
+        op->client_id = reply->kind == VALUE_INTEGER ? reply->integer : 0;
+        if (link->client_id != 0 && op->client_id != 0) {
             op->stage = 1;
             return OP_AGAIN;
         }
@@ -360,7 +360,7 @@ static enum op_next greeting_take(struct op *op, const struct value *reply)
     default:
         return OP_MORE;
     }
-    link->client_id = (int64_t)(intptr_t)op->user;
+    link->client_id = op->client_id;
     link_greeted(link);
     return OP_DONE;
 }
@@ -390,7 +390,8 @@ static void link_reply(struct link *link, const struct value *reply)
 {
     struct op *op = link->sent.first;
 
-    if (op->by_text == false && reply->kind == VALUE_ERROR && reply->bytes.size > 8 &&
+    ASSERT(op != NULL);
+    if (!op->by_text && reply->kind == VALUE_ERROR && reply->bytes.size > 8 &&
         memcmp(reply->bytes.data, "NOSCRIPT", 8) == 0 && op->replies == 1) {
         op->by_text = true;
         (void)op_pop(&link->sent);

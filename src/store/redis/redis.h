@@ -55,10 +55,10 @@ struct op {
     unsigned stage;
     unsigned replies, taken; /* of this stage */
     bool sent;
-    bool by_text;   /* the server does not know the script by name: send its text */
-    bool cancelled; /* a READ that is to end now */
-    bool orphaned;  /* a READ whose connection broke, and which that was: */
-    int64_t client_id;
+    bool by_text;      /* the server does not know the script by name: send its text */
+    bool cancelled;    /* a READ that is to end now */
+    bool orphaned;     /* a READ whose connection broke, and which that was: */
+    int64_t client_id; /* also, in a greeting, the one that the server gave */
     char run_id[RUN_ID_SIZE];
     void *user; /* of the kind */
 };

@@ -119,7 +119,7 @@ static void node_end(struct dump *dump)
 static bool node_begin(struct dump *dump, const struct lmdb_raw *raw)
 {
     dump->first = raw->id;
-    dump->entries = arena_calloc(&dump->arena, NODE_ENTRIES_MAX, sizeof(*dump->entries));
+    dump->entries = arena_calloc(&dump->arena, NODE_ENTRIES_MAX, sizeof(struct impel_field *));
     dump->field_counts = arena_calloc(&dump->arena, NODE_ENTRIES_MAX, sizeof(*dump->field_counts));
     dump->ids = arena_calloc(&dump->arena, NODE_ENTRIES_MAX, sizeof(*dump->ids));
     return (dump->entries != NULL && dump->field_counts != NULL && dump->ids != NULL) ||
