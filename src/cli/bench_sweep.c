@@ -238,6 +238,7 @@ measure(struct bench_case *bench, size_t runs, struct series *series, struct imp
         bench_redis_end(pid);
     }
     folder_remove(folder);
+    bench->folder = NULL;
     return rc;
 }
 

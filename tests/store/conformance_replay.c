@@ -74,7 +74,7 @@ TEST(a_copy_is_added_and_the_record_is_gone)
     CHECK(run(request) == IMPEL_OK);
     CHECK_U64(length_of("s:dead"), 0);
     struct request *all = entries_of("s");
-    CHECK_U64(all->range.entry_count, 2 * N);
+    CHECK_U64(all->range.entry_count, (uint64_t)2 * N);
     for (size_t i = 0; i < N; i++) {
         const struct entry *copy = all->range.entries[N + i];
         CHECK(result_of(request, i) == REPLAY_DONE);
