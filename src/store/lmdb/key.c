@@ -69,7 +69,7 @@ int key_write(struct lmdb_txn *txn,
     if (rc >= 0 && disk->expires_ms != 0) {
         expiry_key(&key, disk);
         rc = row_put(txn, DB_CATALOG, (MDB_val){key.size, key.data},
-                     (MDB_val){name.size, (void *)(uintptr_t)name.data});
+                     (MDB_val){name.size, (void *)name.data});
     }
     key_of_name(&key, 'k', 0, name);
     rc = rc < 0 ? rc
