@@ -1,6 +1,7 @@
 /* group_sweep.c -- from the answers to a sweep's requests to events, counters and a report. */
 #include "cli/group_sweep.h"
 
+#include "cli/group_facts.h"
 #include "observe/events.h"
 
 #include <stdlib.h>
@@ -124,11 +125,12 @@ static void take_moved(struct group_sweep *sweep, const struct request *claim)
 
     for (size_t i = 0; i < claim->claim_from.moved_count; i++) {
         const struct moved *moved = &claim->claim_from.moved[i];
+        /* What was handed back was not abandoned. */
+        int64_t idle_ms = moved->idle_ms > IDLE_MAX_MS ? -1 : moved->idle_ms;
         struct impel_event event;
-        metrics_note(sweep->metrics, &(struct worker_event){.kind = EVENT_CLAIMED,
-                                                            .count = 1,
-                                                            .id = moved->id,
-                                                            .idle_ms = moved->idle_ms});
+        metrics_note(sweep->metrics,
+                     &(struct worker_event){
+                         .kind = EVENT_CLAIMED, .count = 1, .id = moved->id, .idle_ms = idle_ms});
         event_init(&event, requeued ? "requeued" : "handed-over", IMPEL_INFO,
                    requeued ? "an abandoned entry is at the end of its stream again"
                             : "an abandoned entry was given to another consumer");
@@ -138,7 +140,7 @@ static void take_moved(struct group_sweep *sweep, const struct request *claim)
         event.reason = requeued ? bytes_of(id_format(moved->copy, copy)) : claim->claim_from.heir;
         event.id = moved->id;
         event.attempt = moved->deliveries;
-        event.idle_ms = moved->idle_ms;
+        event.idle_ms = idle_ms;
         logging_event(&event, sweep->logging);
     }
     if (claim->claim_from.other_groups && !sweep->refused_told) {

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """sweep: parks poison, reaps what is gone, reports what is abandoned, and never claims."""
 import json
+import re
 import time
 
 from impeltest import (check, contains, equal, impel, impel_argv, impel_ok, json_lines, main, start,
@@ -154,6 +155,18 @@ def what_is_requeued_reaches_workers_that_read_only_new_entries(tmp):
     again = call(db, "XREADGROUP", "GROUP", "g", "other", "STREAMS", "s", ">").split()
     equal(again[2::3] and [w for w in again if w in ("1", "2", "3", "4")], ["3", "4"])
     equal(impel("check", store=db).code, 0)
+
+
+@test
+def what_was_handed_back_has_no_idle_time(tmp):
+    db = tmp / "db"
+    scene(db)
+    call(db, "XCLAIM", "s", "g", "impel-released", "0", "4-0", "TIME", "1")
+    done = sweep(db, "--requeue", "--metrics-file", str(tmp / "prom"))
+    line, = [t for t in done.err.splitlines() if "subject=impel-released" in t]
+    check("id=4-0" in line and "idle_ms" not in line, line)
+    total = re.search(r"impel_recovery_seconds_sum\S* (\S+)", (tmp / "prom").read_text())
+    check(float(total[1]) < 1e6, "the age of 1970 is among the recovery times: " + total[0])
 
 
 @test
