@@ -56,6 +56,10 @@ static int read_source(struct copying *copying,
     char quoted[96];
     int rc = copy_state_read(copying->from, plan->stream, source, err);
 
+    if (rc == IMPEL_ERR_WRONG_TYPE) {
+        rc = error_set(err, rc, "the source's key '%s' is no stream",
+                       bytes_quote(plan->stream, quoted, sizeof(quoted)));
+    }
     if (rc >= 0 && !source->exists) {
         rc = error_set(err, IMPEL_ERR_NOT_FOUND, "stream '%s' is gone from the source",
                        bytes_quote(plan->stream, quoted, sizeof(quoted)));
@@ -171,10 +175,10 @@ static int plan_one(struct copying *copying, struct plan *plan, struct impel_err
     plan->group_count = source.group_count;
     if (rc >= 0 && copying->to != NULL) {
         rc = copy_state_read(copying->to, plan->stream, &target, err);
-    }
-    if (rc == IMPEL_ERR_WRONG_TYPE) {
-        rc = error_set(err, rc, "the target's key '%s' is no stream: remove it first",
-                       bytes_quote(plan->stream, quoted, sizeof(quoted)));
+        if (rc == IMPEL_ERR_WRONG_TYPE) {
+            rc = error_set(err, rc, "the target's key '%s' is no stream: remove it first",
+                           bytes_quote(plan->stream, quoted, sizeof(quoted)));
+        }
     }
     if (rc >= 0 && target.exists) {
         rc = plan_existing(copying, plan, &source, &target, err);
@@ -310,8 +314,11 @@ int command_copy(struct options *options, struct impel_error *err)
 {
     struct copying copying = {.options = options};
 
-    if (options->from == NULL || options->to == NULL) {
-        return command_needs(options->from == NULL ? "from" : "to", err);
+    if (options->from == NULL) {
+        return command_needs("from", err);
+    }
+    if (options->to == NULL) { /* which elsewhere may be a stream */
+        return error_set(err, IMPEL_ERR_INVALID, "the option --to URL is needed");
     }
     if (strcmp(options->from, options->to) == 0) {
         return error_set(err, IMPEL_ERR_INVALID, "--from and --to are the same store");
@@ -323,6 +330,9 @@ int command_copy(struct options *options, struct impel_error *err)
     }
     rc = rc < 0 ? rc : plan_all(&copying, err);
     rc = rc < 0 ? rc : copy_all(&copying, err);
+    if (rc >= 0 && copying.count == 0 && !options->json) {
+        console_note("the source has no streams: there is nothing to copy");
+    }
     store_close(copying.from);
     store_close(copying.to);
     return rc < 0 ? rc : EXIT_DONE;

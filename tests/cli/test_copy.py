@@ -162,6 +162,9 @@ def wrong_use_is_told(tmp):
         equal(done.code, code, done.err)
         contains(done.err, words)
     check(not (tmp / "two").exists(), "the target was made for nothing")
+    call(one, "XADD", "gone", "1-0", "a", "b")
+    call(one, "DEL", "gone")
+    contains(copy(one, "lmdb:%s/two" % tmp).err, "nothing to copy")
 
 
 @test
