@@ -9,6 +9,7 @@
 #include <curses.h>
 #include <locale.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -331,10 +332,18 @@ static int run_screen(struct top *top,
                       struct impel_error *err)
 {
     struct screen screen = {.top = top, .options = options};
+    /* Not initscr: that ends the program where it does not know the terminal. */
+    SCREEN *terminal = newterm(NULL, stdout, stdin);
     int rc = 1;
 
-    if (initscr() == NULL) {
-        return error_set(err, IMPEL_ERR_UNSUPPORTED, "this terminal cannot be used");
+    if (terminal == NULL) {
+        const char *name = getenv("TERM");
+        char quoted[64];
+        bytes_quote(bytes_of(name == NULL ? "" : name), quoted, sizeof(quoted));
+        return error_set(err, IMPEL_ERR_UNSUPPORTED,
+                         "the terminal '%s' of $TERM is not known here: set TERM=xterm, or use "
+                         "--once",
+                         quoted);
     }
     cbreak();
     noecho();
@@ -357,6 +366,7 @@ static int run_screen(struct top *top,
         rc = wait_keys(&screen, begun_ms + pause_ms);
     }
     endwin();
+    delscreen(terminal);
     return rc < 0 ? no_memory(err) : IMPEL_OK;
 }
 

@@ -189,6 +189,7 @@ def what_cannot_be_shown_is_named(tmp):
     contains(done.err, "no stream 'nothing'")
     screen = Screen(db, term="nosuch")
     equal(screen.end(), 1)
+    contains(screen.text, "'nosuch' of $TERM is not known")
 
 
 main()
