@@ -389,7 +389,6 @@ int command_explain(struct options *options, struct impel_error *err)
     struct impel_bytes stream;
     struct impel_id id;
     struct store *store = NULL;
-    bool good = words->count > 0;
     int rc = command_one_stream(options, &stream, err);
 
     if (rc < 0) {
@@ -398,12 +397,18 @@ int command_explain(struct options *options, struct impel_error *err)
     if (options->group == NULL) {
         return command_needs("group", err);
     }
-    for (size_t i = 0; i < words->count; i++) {
-        good = good && id_parse(bytes_of(words->texts[i]), 0, &id) >= 0;
-    }
-    if (!good) {
+    if (words->count == 0) {
         return error_set(err, IMPEL_ERR_INVALID,
                          "the ID of an entry is needed, like 1700000000000-0");
+    }
+    for (size_t i = 0; i < words->count; i++) {
+        if (id_parse(bytes_of(words->texts[i]), 0, &id) < 0) {
+            char quoted[64];
+            return error_set(err, IMPEL_ERR_INVALID,
+                             "'%s' is no ID of an entry: two numbers with a dash, like "
+                             "1700000000000-0",
+                             bytes_quote(bytes_of(words->texts[i]), quoted, sizeof(quoted)));
+        }
     }
     rc = session_open_existing(options, &store, err);
     for (size_t i = 0; rc >= 0 && i < words->count; i++) {

@@ -145,7 +145,7 @@ const struct option_spec option_table[] = {
      "The newest first.",
      OPTION_FLAG, COMMAND_READ | COMMAND_DEAD, 0, 0, AT(reverse), true},
     {"reason", "REASON", NULL, NULL, NULL,
-     "Only what was parked for this reason: max-deliveries, rejected, trimmed.",
+     "Only what was parked for this reason: max-deliveries, rejected, trimmed, abandoned.",
      OPTION_TEXT, COMMAND_DEAD, 0, 0, AT(reason), true},
     {"field", "NAME=PATTERN", NULL, NULL, NULL,
      "Only entries with a field NAME whose value is PATTERN, in which * stands for anything and ? for "

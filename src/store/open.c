@@ -43,6 +43,13 @@ int store_open(const char *url,
     schemes_text(known, sizeof(known));
     /* What is between the scheme and the host may be a password: only the scheme is repeated. */
     bytes_quote((struct impel_bytes){url, size}, scheme, sizeof(scheme));
+    if (colon == NULL) { /* most likely a path */
+        bytes_quote(bytes_of(url), scheme, sizeof(scheme));
+        return error_set(err, IMPEL_ERR_INVALID,
+                         "'%s' is no URL of a store: that begins with one of %s; "
+                         "a file is lmdb:PATH",
+                         scheme, known);
+    }
     return error_set(err, IMPEL_ERR_INVALID,
                      "unknown store '%s': the URL of a store begins with one of %s", scheme, known);
 }

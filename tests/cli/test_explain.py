@@ -176,7 +176,7 @@ def what_is_missing_is_named(tmp):
             (["1-0"], 2, "--stream"),
             (["--stream", "s", "1-0"], 2, "--group"),
             ([*WHERE], 2, "the ID of an entry is needed"),
-            ([*WHERE, "1-0", "x"], 2, "the ID of an entry is needed"),
+            ([*WHERE, "1-0", "x"], 2, "'x' is no ID of an entry"),
             (["--stream", "t", "--group", "g", "1-0"], 1, "there is no stream 't'"),
             ([*WHERE, "1-0"], 1, "there is no group 'g' on the stream 's'")]:
         done = impel("explain", *args, store=db)

@@ -36,8 +36,11 @@ int exec_find(struct exec *exec,
     int rc = lmdb_stream_find(exec->txn, request->stream, stream);
 
     rc = rc < 0 ? rc : lmdb_group_find(exec->txn, *stream, request->group, group);
-    if (rc == IMPEL_ERR_NOT_FOUND || rc == IMPEL_ERR_NO_GROUP) {
-        return exec_fail(exec, request, IMPEL_ERR_NO_GROUP, "no such stream or group");
+    if (rc == IMPEL_ERR_NOT_FOUND) {
+        return exec_fail(exec, request, IMPEL_ERR_NO_GROUP, "there is no such stream");
+    }
+    if (rc == IMPEL_ERR_NO_GROUP) {
+        return exec_fail(exec, request, rc, "the stream has no such group");
     }
     return rc < 0 ? exec_fail(exec, request, rc, status_text(rc)) : IMPEL_OK;
 }
