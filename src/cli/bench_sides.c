@@ -131,14 +131,14 @@ static int measure(const struct bench_case *work,
                    struct impel_error *err)
 {
     struct bench_case bench = *work;
-    char folder[FOLDER_PATH_SIZE];
+    struct folder folder;
     double seconds = 0;
-    int rc = folder_make("impel-bench", folder, err);
+    int rc = folder_make(&folder, "impel-bench", err);
 
     if (rc < 0) {
         return rc;
     }
-    bench.folder = folder;
+    bench.folder = folder.path;
     bench.sync_full = side->sync_full;
     bench.redis = side->redis;
     bench.entries = bench.entries / side->share > 0 ? bench.entries / side->share : 1;
@@ -147,7 +147,7 @@ static int measure(const struct bench_case *work,
     } else {
         rc = on_disk(&bench, side, &seconds, err);
     }
-    folder_remove(folder);
+    folder_remove(&folder);
     *per_s = (double)bench.entries / seconds;
     return rc;
 }

@@ -223,21 +223,21 @@ static int measure_open(const struct bench_case *bench,
 static int
 measure(struct bench_case *bench, size_t runs, struct series *series, struct impel_error *err)
 {
-    char folder[FOLDER_PATH_SIZE];
+    struct folder folder;
     pid_t pid = -1;
-    int rc = folder_make("impel-bench", folder, err);
+    int rc = folder_make(&folder, "impel-bench", err);
 
     if (rc < 0) {
         return rc;
     }
-    bench->folder = folder;
+    bench->folder = folder.path;
     rc = bench->redis ? bench_redis_start(bench, &pid, err) : IMPEL_OK;
     rc = rc < 0 ? rc : bench_prepare(bench, err);
     rc = rc < 0 ? rc : measure_open(bench, runs, series, err);
     if (pid > 0) {
         bench_redis_end(pid);
     }
-    folder_remove(folder);
+    folder_remove(&folder);
     bench->folder = NULL;
     return rc;
 }

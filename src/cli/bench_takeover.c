@@ -173,13 +173,13 @@ int bench_takeover(const struct bench_case *work, size_t runs, bool json, struct
     bench.entries = HELD + SURVIVOR_MORE;
     progress_init(&progress, "measuring", (uint64_t)runs);
     for (size_t i = 0; rc >= 0 && i < runs; i++) {
-        char folder[FOLDER_PATH_SIZE];
+        struct folder folder;
         double one = 0;
-        rc = folder_make("impel-bench", folder, err);
+        rc = folder_make(&folder, "impel-bench", err);
         if (rc >= 0) {
-            bench.folder = folder;
+            bench.folder = folder.path;
             rc = measure(&bench, &one, err);
-            folder_remove(folder);
+            folder_remove(&folder);
             figures_add(&seconds, one);
         }
         progress_show(&progress, i + 1, i + 1);

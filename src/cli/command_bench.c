@@ -48,16 +48,16 @@ static int bench_held(const struct options *options, struct impel_error *err)
         .value_size =
             option_given(options, "value-size") ? (size_t)options->value_size : MEMORY_VALUE_SIZE,
     };
-    char folder[FOLDER_PATH_SIZE];
+    struct folder folder;
     uint64_t bytes = 0;
-    int rc = folder_make("impel-bench", folder, err);
+    int rc = folder_make(&folder, "impel-bench", err);
 
     if (rc < 0) {
         return rc;
     }
-    bench.folder = folder;
+    bench.folder = folder.path;
     rc = bench_memory(&bench, &bytes, err);
-    folder_remove(folder);
+    folder_remove(&folder);
     if (rc < 0) {
         return rc;
     }

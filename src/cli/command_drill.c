@@ -4,6 +4,7 @@
 #include "cli/console.h"
 #include "cli/drill.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -47,6 +48,34 @@ static void tell(const struct drill *drill, const char *format, ...)
     fputc('\n', out);
     va_end(args);
     fflush(out);
+}
+
+/* ---- a signal in between: the scene is cleared all the same ---- */
+
+static volatile sig_atomic_t stopped_by;
+
+static void note_signal(int number)
+{
+    stopped_by = number;
+}
+
+/* The first one only: whoever insists gets the usual end, and the folder's keeper clears up. */
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = note_signal, .sa_flags = (int)SA_RESETHAND};
+
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+}
+
+/* Is all well, that is, shall the drill go on? */
+static int check(struct drill *drill, struct impel_error *err)
+{
+    if (stopped_by != 0) {
+        return error_set(err, IMPEL_ERR_IO, "the drill was stopped by a signal");
+    }
+    return drill_check_workers(drill, err);
 }
 
 static void pause_ms(int64_t ms)
@@ -113,7 +142,7 @@ static int kill_one(struct drill *drill, struct impel_error *err)
             }
             tell(drill, "%s is killed, but had just finished; another one, then", worker->name);
         }
-        rc = drill_check_workers(drill, err);
+        rc = check(drill, err);
         if (rc < 0) {
             return rc;
         }
@@ -121,7 +150,7 @@ static int kill_one(struct drill *drill, struct impel_error *err)
             return error_set(err, IMPEL_ERR_TIMEOUT,
                              "no worker could be killed while it held entries; logs are in %s (add "
                              "--keep-scene)",
-                             drill->folder);
+                             drill->folder.path);
         }
         pause_ms(POLL_MS);
     }
@@ -169,7 +198,7 @@ static int wait_until_settled(struct drill *drill, struct impel_error *err)
         struct drill_metrics metrics;
         rc = drill_look(drill, err);
         if (rc >= 0) {
-            rc = drill_check_workers(drill, err);
+            rc = check(drill, err);
         }
         if (rc < 0) {
             break;
@@ -210,7 +239,7 @@ static int wait_for_quiet(struct drill *drill, struct impel_error *err)
             break;
         }
         pause_ms(POLL_MS);
-        rc = drill_check_workers(drill, err);
+        rc = check(drill, err);
     }
     return rc;
 }
@@ -374,13 +403,14 @@ int command_drill(struct options *options, struct impel_error *err)
         return error_set(err, IMPEL_ERR_INVALID,
                          "--kills must be smaller than --workers: somebody has to take over");
     }
+    catch_signals();
     rc = drill_open(&drill, options, err);
     if (rc >= 0) {
         rc = play(&drill, err);
     }
     if (rc >= 0 && !drill_stop_workers(&drill)) {
         rc = error_set(err, IMPEL_ERR_IO, "a worker did not end cleanly; its log is in %s",
-                       drill.folder);
+                       drill.folder.path);
     }
     if (rc >= 0) {
         rc = drill_look(&drill, err);
@@ -389,9 +419,14 @@ int command_drill(struct options *options, struct impel_error *err)
         rc = show_results(&drill, err);
     }
     if (options->keep_scene) {
-        console_note("left in place: %s and the streams %s and %s", drill.folder, drill.stream,
+        console_note("left in place: %s and the streams %s and %s", drill.folder.path, drill.stream,
                      drill.dead_letter);
     }
     drill_close(&drill);
+    if (stopped_by != 0) {
+        console_note("stopped; what the drill made is %s",
+                     options->keep_scene ? "kept" : "removed");
+        raise(stopped_by); /* for whoever waits: ended by that signal, as without us */
+    }
     return rc;
 }

@@ -35,9 +35,8 @@ struct drill_metrics {
 struct drill {
     const struct options *options;
     struct store *store;
-    char folder
-        [FOLDER_PATH_SIZE]; /* temporary: the workers' metrics, what they did, perhaps the store */
-    bool own_store;         /* in the folder, and gone with it */
+    struct folder folder; /* the workers' metrics, what they did, perhaps the store */
+    bool own_store;       /* in the folder, and gone with it */
     char store_url[1024];
     char stream[48], dead_letter[64];
     char done_path[160]; /* a line for each entry that a handler finished */

@@ -44,18 +44,18 @@ int drill_open(struct drill *drill, const struct options *options, struct impel_
 
     *drill = (struct drill){.options = options, .begun_ms = clock_now_ms()};
     drill->own_store = !option_given(options, "store") && (env == NULL || *env == '\0');
-    rc = folder_make("impel-drill", drill->folder, err);
+    rc = folder_make(&drill->folder, "impel-drill", err);
     if (rc < 0) {
         return rc;
     }
     if (drill->own_store) {
-        snprintf(drill->store_url, sizeof(drill->store_url), "lmdb:%s/store", drill->folder);
+        snprintf(drill->store_url, sizeof(drill->store_url), "lmdb:%s/store", drill->folder.path);
     } else {
         snprintf(drill->store_url, sizeof(drill->store_url), "%s", options->store);
     }
     snprintf(drill->stream, sizeof(drill->stream), "impel-drill-%d", (int)getpid());
     snprintf(drill->dead_letter, sizeof(drill->dead_letter), "%s:dead", drill->stream);
-    snprintf(drill->done_path, sizeof(drill->done_path), "%s/done", drill->folder);
+    snprintf(drill->done_path, sizeof(drill->done_path), "%s/done", drill->folder.path);
     drill->entries = options->entries > 0 ? (uint64_t)options->entries : 60;
     drill->dead_after_ms = option_given(options, "dead-after") ? options->dead_after_ms : 1000;
     drill->worker_count = (size_t)options->workers;
@@ -88,8 +88,10 @@ void drill_close(struct drill *drill)
         delete_streams(drill);
     }
     store_close(drill->store);
-    if (drill->folder[0] != '\0' && !drill->options->keep_scene) {
-        folder_remove(drill->folder);
+    if (drill->options->keep_scene) {
+        folder_keep(&drill->folder);
+    } else {
+        folder_remove(&drill->folder);
     }
 }
 
@@ -158,7 +160,7 @@ static void exec_worker(const struct drill *drill, const struct drill_worker *wo
     duration_format(drill->dead_after_ms * 3, backoff);
     snprintf(deliveries, sizeof(deliveries), "%d", DRILL_DELIVERIES_MAX);
     snprintf(concurrency, sizeof(concurrency), "%d", DRILL_CONCURRENCY);
-    snprintf(log_path, sizeof(log_path), "%s/%s.log", drill->folder, worker->name);
+    snprintf(log_path, sizeof(log_path), "%s/%s.log", drill->folder.path, worker->name);
     log = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (drill->options->password != NULL) {
         setenv("IMPEL_PASSWORD", drill->options->password, 1);
@@ -180,7 +182,7 @@ static int start_worker(struct drill *drill, size_t index, struct impel_error *e
     struct drill_worker *worker = &drill->workers[index];
 
     snprintf(worker->name, sizeof(worker->name), "drill-%zu", index + 1);
-    snprintf(worker->metrics_path, sizeof(worker->metrics_path), "%s/%s.prom", drill->folder,
+    snprintf(worker->metrics_path, sizeof(worker->metrics_path), "%s/%s.prom", drill->folder.path,
              worker->name);
     fflush(NULL);
     worker->pid = fork();
@@ -211,7 +213,7 @@ int drill_check_workers(struct drill *drill, struct impel_error *err)
         if (worker->pid > 0 && waitpid(worker->pid, NULL, WNOHANG) == worker->pid) {
             worker->pid = 0;
             return error_set(err, IMPEL_ERR_IO, "worker %s ended by itself; its log is %s/%s.log",
-                             worker->name, drill->folder, worker->name);
+                             worker->name, drill->folder.path, worker->name);
         }
     }
     return IMPEL_OK;

@@ -3,8 +3,9 @@
 when recovery does not work."""
 import json
 import pathlib
+import signal
 
-from impeltest import check, contains, equal, impel, impel_ok, main, test
+from impeltest import check, contains, equal, impel, impel_argv, impel_ok, main, start, test, wait_for
 
 
 @test
@@ -29,6 +30,23 @@ def the_drill_runs_on_a_given_store_and_removes_its_streams(tmp):
     contains(done.out, "Recovery works.")
     equal(impel_ok("call", "KEYS", "*", store=tmp / "db"), "mine\n")
     equal(impel("check", store=tmp / "db").code, 0)
+
+
+@test
+def a_signal_ends_it_and_leaves_nothing_behind(tmp):
+    impel_ok("add", "--stream", "mine", "a=1", store=tmp / "db")
+    for number in [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]:
+        temporary = tmp / number.name
+        temporary.mkdir()
+        drill = start(impel_argv("drill", "--workers", "2", "--kills", "1", store=tmp / "db"), tmp,
+                      env={"TMPDIR": str(temporary)})
+        drill.wait_for_output("workers are started")
+        check(list(temporary.iterdir()), "no folder was made")
+        drill.signal(number)
+        equal(drill.wait().code, -number)
+        wait_for(lambda: list(temporary.iterdir()) == [], what=f"an empty folder after {number}")
+        if number != signal.SIGKILL:
+            equal(impel_ok("call", "KEYS", "*", store=tmp / "db"), "mine\n")
 
 
 @test
