@@ -144,7 +144,7 @@ void idle_step(struct worker *w)
         return;
     }
     if (w->options.until_idle_ms > 0 && w->now_ms - w->started_ms >= w->options.until_idle_ms) {
-        say(w, &w->streams[0], "the time is over");
+        say(w, &w->streams[0], "the time for that is over; this worker stops");
         w->drain_code = 1;
         w->gave_up = true;
         drain_begin(w);

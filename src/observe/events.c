@@ -39,7 +39,7 @@ static const struct event_row event_rows[] = {
                           "another worker is alive under this name; waiting"},
     [EVENT_REPLACED] = {"replaced", IMPEL_ERROR,
                         "another worker runs under this name now; this one stops"},
-    [EVENT_WAITING_FOR] = {"waiting-for", IMPEL_INFO, "waiting for others to finish"},
+    [EVENT_WAITING_FOR] = {"waiting-for", IMPEL_INFO, "waiting for the last of the work"},
     [EVENT_STOPPING] = {"stopping", IMPEL_INFO, "stopping: running handlers may finish"},
 };
 

@@ -201,6 +201,8 @@ def until_idle_with_a_duration_gives_up(tmp):
     impel_ok("call", "XREADGROUP", "GROUP", "g", "foreign", "STREAMS", "s", ">", store=tmp / "db")
     done = impel("run", "--stream", "s", *QUICK, "--until-idle=1s", "--", "true", store=tmp / "db")
     equal(done.code, 1, done.err)
+    contains(done.err, "waiting for the last of the work")
+    check("others" not in done.err, done.err)
 
 
 @test

@@ -1,6 +1,8 @@
 /* test_worker_idle.c -- --until-idle ends when one look finds nothing, and not before. */
 #include "hand.h"
 
+#include <string.h>
+
 static struct worker_options idle_options(void)
 {
     struct worker_options options = hand_options();
@@ -79,6 +81,8 @@ TEST(goes_on_while_something_is_pending_or_undelivered_and_says_whom_it_waits_fo
         }
     }
     CHECK(!hand.stopped && hand.events[EVENT_WAITING_FOR] >= 2);
+    CHECK(strstr(hand.text, "pending; w7 holds 1 (alive)") != NULL ||
+          strstr(hand.text, "1 undelivered") != NULL);
     CHECK(hand.events[EVENT_WAITING_FOR] <= (uint64_t)(hand.now_ms - 1000000) / 10000);
     hand_end();
 }
@@ -100,6 +104,18 @@ TEST(a_start_between_look_and_answer_is_no_end)
     CHECK(hand_count(REQUEST_RELEASE) == 0);
     drain();
     CHECK(!hand.stopped);
+    hand_end();
+}
+
+TEST(own_handlers_are_named_as_what_is_waited_for)
+{
+    struct worker_options options = idle_options();
+    hand_start(&options);
+    hand_ready();
+    hand_deliver(hand_take(REQUEST_READ), 0, 5, 1);
+    hand_advance(10001);
+    CHECK(hand.events[EVENT_WAITING_FOR] == 1);
+    CHECK(strncmp(hand.text, "this worker: 1 running", 22) == 0);
     hand_end();
 }
 
