@@ -4,6 +4,7 @@
 import os
 import re
 import shutil
+import time
 
 from impeltest import (IMPEL, check, contains, equal, impel, impel_argv, impel_ok, json_lines, main, run, skip,
                        start, test, wait_for)
@@ -195,6 +196,48 @@ def call_answers_as_redis_cli_into_a_pipe(tmp):
     contains(done.out + done.err, "ERR The ID specified in XADD is equal or smaller")
     equal(impel("call", "NOSUCH", store=db).code, 1)
     equal(impel("call", store=db).code, 2)
+
+
+def set_side_version(path, version):
+    """As the side file of another version of Impel begins: the number behind 8 bytes of magic."""
+    with open(str(path) + "-wake", "r+b") as file:
+        file.seek(8)
+        file.write(version.to_bytes(4, "little"))
+
+
+def side_version(path):
+    with open(str(path) + "-wake", "rb") as file:
+        return int.from_bytes(file.read(12)[8:], "little")
+
+
+@test
+def a_side_file_of_another_version_is_made_anew(tmp):
+    db = tmp / "db"
+    impel_ok("add", "--stream", "s", "a=1", store=db)
+    ours = side_version(db)
+    for size in [None, 4096]:
+        set_side_version(db, ours + 6)
+        if size is not None:
+            os.truncate(str(db) + "-wake", size)
+        equal(impel_ok("call", "XLEN", "s", store=db), "1\n")
+        equal(side_version(db), ours)
+
+
+@test
+def a_side_file_of_another_version_in_use_is_refused(tmp):
+    db = tmp / "db"
+    impel_ok("add", "--stream", "s", "a=1", store=db)
+    ours = side_version(db)
+    worker = start(impel_argv("run", "--stream", "s", "--group", "g", "--", "true", store=db), tmp)
+    worker.wait_for_output("working on the stream")
+    set_side_version(db, ours + 6)
+    os.truncate(str(db) + "-wake", os.path.getsize(str(db) + "-wake") + 4096)
+    begun = time.monotonic()
+    fails(impel("call", "XLEN", "s", store=db), 1, "another version of Impel has the store open",
+          "version %d, this one has %d" % (ours + 6, ours), "stop it first")
+    check(time.monotonic() - begun < 9, "it waited for the other to end")
+    worker.kill()
+    equal(impel_ok("call", "XLEN", "s", store=db), "1\n")
 
 
 @test

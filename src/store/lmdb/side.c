@@ -203,6 +203,13 @@ static int side_join(struct side *side, enum side_sync sync, struct impel_error 
     return IMPEL_OK;
 }
 
+/* Is it made? One of another version may have any size: side_join() refuses it. */
+static bool joinable(struct side_header *header, off_t size)
+{
+    return size >= SIDE_GROUPS_AT && atomic_load(&header->ready) == 1 &&
+           (size == SIDE_SIZE || header->version != SIDE_VERSION);
+}
+
 /* Becomes an opener: makes the contents if nobody else has it open, else joins. */
 static int side_enter(struct side *side, enum side_sync sync, struct impel_error *err)
 {
@@ -216,8 +223,7 @@ static int side_enter(struct side *side, enum side_sync sync, struct impel_error
         }
         if (openers_lock(side->fd, F_RDLCK) == 0) {
             struct stat st;
-            if (fstat(side->fd, &st) == 0 && st.st_size == SIDE_SIZE &&
-                atomic_load(&side->header->ready) == 1) {
+            if (fstat(side->fd, &st) == 0 && joinable(side->header, st.st_size)) {
                 return side_join(side, sync, err);
             }
             (void)openers_lock(side->fd, F_UNLCK); /* its maker died: be the next */
