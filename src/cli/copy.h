@@ -59,7 +59,7 @@ int copy_state_alive(struct store *store,
 int copy_names(struct store *store,
                const struct text_list *wanted,
                struct arena *arena,
-               struct impel_bytes **names,
+               struct impel_bytes **out,
                size_t *count,
                struct impel_error *err);
 /* Where the copy of a stream is built: impel:{TAG}:copy:STREAM, on the stream's own slot. */

@@ -46,6 +46,7 @@ static int turn_page(struct copy_entries *entries, struct impel_error *err)
     if (rc < 0) {
         return rc;
     }
+    ASSERT(page != NULL);
     if (page->range.entry_count > 0) {
         entries->from = page->range.entries[page->range.entry_count - 1]->id;
     }
@@ -96,6 +97,7 @@ static int turn_rows(struct copy_pending *pending, struct impel_error *err)
     if (rc < 0) {
         return rc;
     }
+    ASSERT(page != NULL);
     if (page->pending.row_count > 0) {
         pending->from = page->pending.rows[page->pending.row_count - 1].id;
     }

@@ -107,6 +107,7 @@ static int read_groups(struct store *store,
     const struct value *reply = request->call.reply;
     state->groups = arena_calloc(&state->arena, reply->item_count + 1, sizeof(*state->groups));
     rc = state->groups == NULL ? no_memory(err) : rc;
+    ASSERT(rc < 0 || state->groups != NULL);
     for (size_t i = 0; rc >= 0 && i < reply->item_count; i++) {
         const struct value *map = &reply->items[i];
         struct copy_group *group = &state->groups[state->group_count++];
@@ -229,6 +230,7 @@ static int group_alive(struct store *store,
         look->dead_after_ms = 5000;
     }
     int rc = session_ask(store, look, err);
+    ASSERT(rc < 0 || look != NULL);
     for (size_t i = 0; rc >= 0 && i < look->look.owner_count; i++) {
         const struct look_owner *owner = &look->look.owners[i];
         if (owner->state == OWNER_LIVE) {

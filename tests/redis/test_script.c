@@ -283,10 +283,11 @@ trim_between(struct buf *out, const struct impel_bytes *args, size_t count, int 
         return true;
     }
     if (bytes_equal_nocase(args[0], "evalsha")) {
-        buf_append_text(out, "*17\r\n:1700000000000\r\n:3\r\n:0\r\n"
+        buf_append_text(out, "*19\r\n:1700000000000\r\n:3\r\n:0\r\n"
                              "*9\r\n$3\r\n1-0\r\n:2\r\n:70000\r\n$3\r\n2-0\r\n:2\r\n:70000\r\n"
                              "$3\r\n3-0\r\n:2\r\n:70000\r\n*0\r\n*0\r\n:0\r\n$0\r\n\r\n:3\r\n:0\r\n"
-                             ":0\r\n$0\r\n\r\n:0\r\n:-1\r\n$0\r\n\r\n*0\r\n$0\r\n\r\n");
+                             ":0\r\n$0\r\n\r\n:0\r\n:-1\r\n$0\r\n\r\n*0\r\n$0\r\n\r\n"
+                             "*0\r\n:0\r\n");
     } else if (bytes_equal_nocase(args[0], "xrange") && bytes_equal(args[2], bytes_of("1-0"))) {
         buf_append_text(out, "*1\r\n*2\r\n$3\r\n1-0\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n");
     } else if (bytes_equal_nocase(args[0], "xrange") && bytes_equal(args[2], bytes_of("3-0"))) {

@@ -38,7 +38,7 @@ struct impel_bytes state_bytes_copy(struct impel_bytes bytes)
 
 void state_bytes_free(struct impel_bytes bytes)
 {
-    free((void *)(uintptr_t)bytes.data);
+    free((void *)bytes.data);
 }
 
 /* ---- release and copy ---- */
@@ -119,7 +119,7 @@ static void stream_copy(const struct model_stream *from, struct model_stream *to
 {
     *to = *from;
     to->name = state_bytes_copy(from->name);
-    to->entries = copy_array(from->entries, from->entry_count, sizeof(*to->entries));
+    to->entries = copy_array(from->entries, from->entry_count, sizeof(struct model_entry *));
     to->entry_room = from->entry_count;
     for (size_t i = 0; i < to->entry_count; i++) {
         to->entries[i]->uses++;
@@ -199,7 +199,7 @@ void stream_append(struct model_stream *stream, struct entry *entry)
 {
     if (stream->entry_count == stream->entry_room) {
         stream->entry_room = stream->entry_room * 2 + 8;
-        stream->entries = grow(stream->entries, stream->entry_room, sizeof(stream->entries[0]));
+        stream->entries = grow(stream->entries, stream->entry_room, sizeof(struct model_entry *));
     }
     struct model_entry *cell = grow(NULL, 1, sizeof(*cell));
     *cell = (struct model_entry){entry, 1};
@@ -217,7 +217,7 @@ void stream_remove(struct model_stream *stream, size_t at, size_t count)
         entry_unuse(stream->entries[i]);
     }
     memmove(stream->entries + at, stream->entries + at + count,
-            (stream->entry_count - at - count) * sizeof(stream->entries[0]));
+            (stream->entry_count - at - count) * sizeof(struct model_entry *));
     stream->entry_count -= count;
 }
 
