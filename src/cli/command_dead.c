@@ -167,6 +167,14 @@ static int read_places(struct dead *dead, struct impel_error *err)
     }
     if (options->audit != NULL) {
         dead->audit = bytes_of(options->audit);
+        /* There its lines would be work to do, or records. */
+        if (dead->audit.size > 0 &&
+            (bytes_equal(dead->audit, dead->stream) ||
+             bytes_equal(dead->audit, dead->dead_letter) ||
+             (options->to != NULL && bytes_equal(dead->audit, bytes_of(options->to))))) {
+            return error_set(err, IMPEL_ERR_INVALID,
+                             "--audit needs a stream of its own, without entries or records");
+        }
         return IMPEL_OK;
     }
     buf_init(&name, SIZE_MAX / 4);

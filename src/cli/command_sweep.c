@@ -386,6 +386,10 @@ static int add_group(struct sweeper *sweeper, struct options *options, struct im
             return error_set(err, IMPEL_ERR_NOMEM, "out of memory");
         }
         sweeper->groups = groups;
+        if (bytes_equal(sweep.dead_letter, sweep.stream)) {
+            return error_set(err, IMPEL_ERR_INVALID,
+                             "the dead-letter stream must be another than the stream itself");
+        }
         int rc = group_sweep_init(&groups[sweeper->group_count], &sweep, &sweeper->logging,
                                   clock_now_ms());
         if (rc < 0) {

@@ -317,6 +317,8 @@ def a_key_of_another_type_is_told(tmp, store):
         done = dead(store, "replay", "--stream", "s", *args, code=1)
         check(re.search("stream|WRONGTYPE", done.err), done.err)
         equal(store.client.xlen("s:dead"), 1)
+    for words in ["--audit s", "--audit s:dead", "--to q --audit q"]:
+        refused(["replay", "--stream", "s", *words.split()], "a stream of its own", store=store)
     done = dead(store, "list", "--dead-letter", "x", code=1)
     check(re.search("stream|WRONGTYPE", done.err), done.err)
     done = dead(store, "replay", "--stream", "s", "--to", "s:dead", code=2)

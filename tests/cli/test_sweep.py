@@ -89,6 +89,9 @@ def a_missing_group_is_an_error(tmp):
     check(done.err.strip(), "nothing is said")
     equal(impel("sweep", "--once", "--stream", "s", store=db).code, 2)
     equal(impel("sweep", "--once", "--group", "g", store=db).code, 2)
+    done = impel("sweep", "--once", "--stream", "s", "--group", "g", "--dead-letter", "s", store=db)
+    equal(done.code, 2)
+    contains(done.err, "another than the stream itself")
 
 
 @test
