@@ -6,6 +6,7 @@
 #include "cli/console.h"
 #include "cli/group_sweep.h"
 #include "cli/session.h"
+#include "cli/sweep_preview.h"
 #include "cli/sweep_trim.h"
 
 #include <poll.h>
@@ -24,11 +25,10 @@ struct sweeper {
     struct logging logging;
     struct sweep_trim trim;
     const char *metrics_file;
-    int64_t metrics_ms;            /* when it was written last */
-    bool metrics_failed;           /* and that was said */
-    int64_t budget;                /* commands per second; 0 = no limit */
-    int64_t spent, spent_since_ms; /* of it */
-    sigset_t before;               /* the signals that are blocked while nothing waits */
+    int64_t metrics_ms;  /* when it was written last */
+    bool metrics_failed; /* and that was said */
+    struct sweep_pace pace;
+    sigset_t before; /* the signals that are blocked while nothing waits */
 };
 
 /* TERM and INT are blocked except in ppoll(), so that none is missed. */
@@ -86,29 +86,16 @@ static void write_metrics(struct sweeper *sweeper)
 
 /* ---- asking ---- */
 
-enum {
-    BUDGET_SLICE_MS = 100,
-};
-
-/* Waits until another command may go out: the budget is spent in slices of a tenth of a second. False
- * if a signal came. */
+/* Waits until another command may go out. False if a signal came. */
 static bool within_budget(struct sweeper *sweeper)
 {
-    int64_t slice = (sweeper->budget * BUDGET_SLICE_MS + 999) / 1000;
-    int64_t slice_ms = slice * 1000 / (sweeper->budget > 0 ? sweeper->budget : 1);
-    int64_t age_ms = clock_now_ms() - sweeper->spent_since_ms;
+    int64_t pause_ms;
 
-    if (sweeper->budget == 0) {
-        return true;
+    while ((pause_ms = sweep_pace_take(&sweeper->pace, clock_now_ms())) > 0) {
+        if (wait_ms(sweeper, pause_ms)) {
+            return false;
+        }
     }
-    if (age_ms < slice_ms && sweeper->spent >= slice && wait_ms(sweeper, slice_ms - age_ms)) {
-        return false;
-    }
-    if (age_ms >= slice_ms || sweeper->spent >= slice) {
-        sweeper->spent = 0;
-        sweeper->spent_since_ms = clock_now_ms();
-    }
-    sweeper->spent++;
     return true;
 }
 
@@ -291,6 +278,30 @@ static int sweep_once(struct sweeper *sweeper, bool json, struct impel_error *er
     return rc < 0 ? rc : print_reports(sweeper, json, err);
 }
 
+/* Shows what a pass would do, and does none of it. */
+static int preview(struct sweeper *sweeper, const struct options *options, struct impel_error *err)
+{
+    int rc = IMPEL_OK;
+
+    for (size_t i = 0; rc >= 0 && i < sweeper->group_count; i++) {
+        const struct group_sweep *group = &sweeper->groups[i];
+        struct sweep_preview shown = {
+            .store = sweeper->store,
+            .pace = &sweeper->pace,
+            .policy = group->policy,
+            .consumer_ttl_ms = options->consumer_ttl_ms > 0 ? options->consumer_ttl_ms : -1,
+            .action = group->action,
+            .list = options->dry_run,
+            .json = options->json,
+        };
+        rc = sweep_preview_print(&shown, group->stream, group->group, err);
+    }
+    if (rc >= 0 && options->dry_run) {
+        trim_streams(sweeper);
+    }
+    return rc;
+}
+
 /* ---- daemon ---- */
 
 static void sweep_on(struct sweeper *sweeper)
@@ -326,10 +337,18 @@ static int action_of(const struct options *options, unsigned *action, struct imp
         return error_set(err, IMPEL_ERR_INVALID,
                          "one entry has one way: give one of --requeue, --hand-over and --park");
     }
+    if (options->report &&
+        (options->dry_run || options->requeue || options->hand_over || options->park)) {
+        return error_set(
+            err, IMPEL_ERR_INVALID,
+            "--report tells what each way would do: give it alone, or --dry-run with the "
+            "one way");
+    }
     *action = options->requeue     ? CLAIM_REQUEUE | (options->all_groups ? CLAIM_ALL_GROUPS : 0U)
               : options->hand_over ? (unsigned)CLAIM_HAND_OVER
               : options->park      ? (unsigned)CLAIM_PARK
-                                   : 0U;
+              : options->report && options->all_groups ? (unsigned)CLAIM_ALL_GROUPS
+                                                       : 0U;
     return IMPEL_OK;
 }
 
@@ -440,7 +459,7 @@ static int run(struct sweeper *sweeper, struct options *options, struct impel_er
         return rc;
     }
     sweeper->metrics_file = options->metrics_file;
-    sweeper->budget = options->budget;
+    sweeper->pace.budget = options->budget;
     for (size_t i = 1; i < sweeper->group_count; i++) {
         metrics_link(sweeper->groups[i - 1].metrics, sweeper->groups[i].metrics);
     }
@@ -449,12 +468,16 @@ static int run(struct sweeper *sweeper, struct options *options, struct impel_er
         store_close(sweeper->store);
         return rc;
     }
-    if (options->once) {
+    if (options->report || options->dry_run) {
+        rc = preview(sweeper, options, err);
+    } else if (options->once) {
         rc = sweep_once(sweeper, options->json, err);
     } else {
         sweep_on(sweeper);
     }
-    write_metrics(sweeper);
+    if (!options->report && !options->dry_run) {
+        write_metrics(sweeper);
+    }
     store_close(sweeper->store);
     return rc;
 }
@@ -471,9 +494,11 @@ int command_sweep(struct options *options, struct impel_error *err)
     }
     logging_init(&sweeper.logging, options);
     sweep_trim_init(&sweeper.trim, options, &sweeper.logging);
-    block_signals(&sweeper.before);
-    signal(SIGTERM, on_signal);
-    signal(SIGINT, on_signal);
+    if (!options->report && !options->dry_run) { /* what only looks may just be killed */
+        block_signals(&sweeper.before);
+        signal(SIGTERM, on_signal);
+        signal(SIGINT, on_signal);
+    }
     if (options->group != NULL) {
         rc = add_group(&sweeper, options, err);
     } else {

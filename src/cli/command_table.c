@@ -53,6 +53,10 @@ const struct command command_table[] = {
             "slow: choose it longer than the slowest handler takes.\n\n"
             "Several sweeps may run side by side: whoever comes first sweeps, and each step "
             "checks and acts at once, so nothing is done twice for one abandonment.\n\n"
+            "--report tells what is abandoned and what each way would do about it; --dry-run "
+            "lists the entries that would be dealt with in the way that is given, and why. Both "
+            "touch nothing, not even the table of beats: where no beat was taken lately, workers "
+            "count as unknown.\n\n"
             "With --trim it also removes, once a minute, what every group of these streams has "
             "finished with (see impel trim); it says when that frees something, and, when it "
             "begins, that a group is stalled or has lost entries to others' trimming.\n\n"
@@ -60,6 +64,7 @@ const struct command command_table[] = {
             "--group it sweeps the groups of the config file.",
         .examples = "impel sweep --once --stream orders --group workers\n"
                     "impel sweep --requeue --stream orders --group workers\n"
+                    "impel sweep --requeue --dry-run --stream orders --group workers\n"
                     "impel sweep --config impel.yaml --metrics-file /var/lib/metrics/impel.prom\n",
         .words_max = 0,
         .run = command_sweep,

@@ -17,6 +17,17 @@ const char *owner_state_name(enum owner_state state)
     return names[state];
 }
 
+struct policy group_sweep_policy(const struct policy *policy, unsigned action)
+{
+    struct policy judged = *policy;
+
+    if (action & CLAIM_HAND_OVER) {
+        /* The reading of what was handed over counts once more. */
+        judged.max_deliveries = sub_saturating(mul_saturating(judged.max_deliveries, 2), 1);
+    }
+    return judged;
+}
+
 int group_sweep_init(struct group_sweep *sweep,
                      const struct group_sweep_options *options,
                      struct logging *logging,
@@ -25,7 +36,7 @@ int group_sweep_init(struct group_sweep *sweep,
     struct sweep_options machine = {
         .stream = options->stream,
         .group = options->group,
-        .policy = options->policy,
+        .policy = group_sweep_policy(&options->policy, options->action),
         .dead_letter = options->dead_letter,
         .interval_ms = options->interval_ms,
         .settle = true,
@@ -41,11 +52,6 @@ int group_sweep_init(struct group_sweep *sweep,
         .logging = logging,
         .action = options->action,
     };
-    if (options->action & CLAIM_HAND_OVER) {
-        /* The reading of what was handed over counts once more. */
-        machine.policy.max_deliveries =
-            sub_saturating(mul_saturating(machine.policy.max_deliveries, 2), 1);
-    }
     sweep->machine = sweep_new(&machine, now_ms);
     sweep->metrics = metrics_new(&sweep->stream, 1, sweep->group);
     if (sweep->machine == NULL || sweep->metrics == NULL) {

@@ -45,6 +45,9 @@ struct group_sweep_options {
     unsigned action; /* enum claim_flags: what to do with what is due; 0 = only find */
 };
 
+/* The policy by which entries are judged where `action` (enum claim_flags) is done to them. */
+struct policy group_sweep_policy(const struct policy *policy, unsigned action);
+
 /* The spans must outlive it. A zeroed one is released already. */
 int group_sweep_init(struct group_sweep *sweep,
                      const struct group_sweep_options *options,

@@ -105,7 +105,8 @@ struct options {
     int64_t interval_ms;
     int64_t consumer_ttl_ms;
     bool requeue, hand_over, park; /* at most one */
-    int64_t budget;                /* commands per second; 0 = no limit */
+    bool report;
+    int64_t budget; /* commands per second; 0 = no limit */
 
     bool jsonl;
     struct impel_id id;

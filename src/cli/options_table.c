@@ -115,6 +115,10 @@ const struct option_spec option_table[] = {
     {"park", NULL, NULL, NULL, NULL,
      "All that is abandoned goes to the dead-letter stream, for a person to look at.",
      OPTION_FLAG, COMMAND_SWEEP, 0, 0, AT(park), false},
+    {"report", NULL, NULL, NULL, NULL,
+     "Only tell what is abandoned, by whom and since when, and what each way would do about it. Touches "
+     "nothing at all: no beat is written, so where none was taken lately workers are unknown.",
+     OPTION_FLAG, COMMAND_SWEEP, 0, 0, AT(report), true},
     {"budget", "N", "200", NULL, NULL,
      "Send the store at most N commands a second; 0 = no limit. A command looks at 1000 pending entries or "
      "moves 200.",
@@ -216,8 +220,8 @@ const struct option_spec option_table[] = {
      "consumers was seen for this long.",
      OPTION_DURATION, COMMAND_TRIM | COMMAND_SWEEP, 0, 0, AT(stalled_after_ms), false},
     {"dry-run", NULL, NULL, NULL, NULL,
-     "Only show what would be done.",
-     OPTION_FLAG, COMMAND_TRIM | COMMAND_DEAD | COMMAND_COPY, 0, 0, AT(dry_run), true},
+     "Only show what would be done. sweep: one line an entry, and why.",
+     OPTION_FLAG, COMMAND_SWEEP | COMMAND_TRIM | COMMAND_DEAD | COMMAND_COPY, 0, 0, AT(dry_run), true},
 
     {"runs", "N", "5", NULL, NULL,
      "How often each side is measured; the medians are compared.",

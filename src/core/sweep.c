@@ -185,7 +185,7 @@ static bool wants_walk(const struct look_owner *owner)
                                   owner->state == OWNER_RELEASED);
 }
 
-static bool wants_drop(const struct sweep *sweep, const struct look_owner *owner)
+bool sweep_wants_drop(const struct look_owner *owner, int64_t consumer_ttl_ms)
 {
     if (owner->pending > 0) {
         return false;
@@ -193,15 +193,11 @@ static bool wants_drop(const struct sweep *sweep, const struct look_owner *owner
     if (owner->state == OWNER_DEAD) {
         return true;
     }
-    return owner->state == OWNER_FOREIGN && sweep->options.consumer_ttl_ms >= 0 &&
-           owner->seen_age_ms >= sweep->options.consumer_ttl_ms;
+    return owner->state == OWNER_FOREIGN && consumer_ttl_ms >= 0 &&
+           owner->seen_age_ms >= consumer_ttl_ms;
 }
 
 /* ---- heirs ---- */
-
-struct heirs {
-    const struct look_owner *best, *second; /* NULL if there are not so many */
-};
 
 /* Fewer entries, and then who was seen last. */
 static bool better_heir(const struct look_owner *a, const struct look_owner *b)
@@ -210,14 +206,14 @@ static bool better_heir(const struct look_owner *a, const struct look_owner *b)
            (a->pending == b->pending && a->seen_age_ms < b->seen_age_ms);
 }
 
-static struct heirs find_heirs(const struct sweep *sweep, const struct request *look)
+struct sweep_heirs sweep_find_heirs(const struct request *look, int64_t min_idle_ms)
 {
-    struct heirs heirs = {0};
+    struct sweep_heirs heirs = {0};
 
     for (size_t i = 0; i < look->look.owner_count; i++) {
         const struct look_owner *owner = &look->look.owners[i];
         if (owner->state != OWNER_FOREIGN || owner->seen_age_ms < 0 ||
-            owner->seen_age_ms >= sweep->options.policy.min_idle_ms) {
+            owner->seen_age_ms >= min_idle_ms) {
             continue;
         }
         if (better_heir(owner, heirs.best)) {
@@ -230,7 +226,7 @@ static struct heirs find_heirs(const struct sweep *sweep, const struct request *
     return heirs;
 }
 
-static struct impel_bytes heir_of(const struct heirs *heirs, struct impel_bytes name)
+struct impel_bytes sweep_heir_of(const struct sweep_heirs *heirs, struct impel_bytes name)
 {
     const struct look_owner *heir = heirs->best;
 
@@ -352,7 +348,7 @@ static bool make_targets(struct sweep *sweep, const struct request *look)
     size_t old_count = sweep->target_count;
     size_t count = look->look.owner_count + 1;
     uint64_t owned = 0, foreign = 0;
-    struct heirs heirs = find_heirs(sweep, look);
+    struct sweep_heirs heirs = sweep_find_heirs(look, sweep->options.policy.min_idle_ms);
 
     count = count > SWEEP_OWNERS_MAX ? SWEEP_OWNERS_MAX : count;
     struct target *targets = arena_calloc(&arena, count, sizeof(*targets));
@@ -367,15 +363,15 @@ static bool make_targets(struct sweep *sweep, const struct request *look)
         struct target like = {.name = owner->name, .state = owner->state};
         owned += owner->pending;
         foreign += owner->state == OWNER_FOREIGN ? owner->pending : 0;
-        like.heir = heir_of(&heirs, owner->name);
-        like.drop = wants_drop(sweep, owner);
+        like.heir = sweep_heir_of(&heirs, owner->name);
+        like.drop = sweep_wants_drop(owner, sweep->options.consumer_ttl_ms);
         if ((like.drop || wants_walk(owner)) && sweep->target_count + 1 < count) {
             kept = add_target(sweep, &arena, &like);
         }
     }
     if (kept && look->look.pending > owned) {
         struct target like = {.state = OWNER_NOBODY, .nobody = true};
-        like.heir = heir_of(&heirs, like.name);
+        like.heir = sweep_heir_of(&heirs, like.name);
         kept = add_target(sweep, &arena, &like);
     }
     sweep->foreign_steps_max = foreign_steps_max(sweep, foreign);

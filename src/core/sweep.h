@@ -68,4 +68,17 @@ bool sweep_claimable(const struct sweep *sweep);
  * enough yet. True once for each walk that is over. */
 bool sweep_report(struct sweep *sweep, uint64_t *due, uint64_t *not_due);
 
+/* ---- parts of the plan that a dry run shows, too ---- */
+
+/* The foreign consumers that were seen within min-idle and hold least. They point into the look. */
+struct sweep_heirs {
+    const struct look_owner *best, *second; /* NULL if there are not so many */
+};
+struct sweep_heirs sweep_find_heirs(const struct request *look, int64_t min_idle_ms);
+/* Who gets what `name` holds: never itself. Without data if there is nobody. */
+struct impel_bytes sweep_heir_of(const struct sweep_heirs *heirs, struct impel_bytes name);
+/* True if the consumer is to be deleted: it holds nothing, and is dead or, if foreign, has been
+ * inactive for `consumer_ttl_ms` (-1 = never). */
+bool sweep_wants_drop(const struct look_owner *owner, int64_t consumer_ttl_ms);
+
 #endif /* IMPEL_CORE_SWEEP_H */

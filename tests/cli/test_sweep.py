@@ -229,6 +229,103 @@ def a_budget_slows_the_pass(tmp):
     check(time.monotonic() - begun > 1.5, "13 commands, 10 a second, after half a second of beats")
 
 
+def untouched(db):
+    """All that a sweep could change: pending rows without their idle times, and every key."""
+    rows = call(db, "XPENDING", "s", "g", "-", "+", "10").split("\n")
+    return (rows[0::4], rows[1::4], rows[3::4], call(db, "XLEN", "s"), call(db, "SCAN", "0"),
+            call(db, "XINFO", "GROUPS", "s"))
+
+
+def preview(db, *options, code=0):
+    done = impel("sweep", "--json", "--stream", "s", "--group", "g", *POLICY, *options, store=db)
+    equal(done.code, code, done.err)
+    return json_lines(done.out)
+
+
+def a_minute_old(db):
+    """So that the scene is due whatever the machine's load."""
+    for entry in ("3-0", "4-0"):
+        call(db, "XCLAIM", "s", "g", "foreign", "0", entry, "IDLE", "60000", "JUSTID")
+
+
+@test
+def a_report_says_what_each_way_would_do_and_touches_nothing(tmp):
+    db = tmp / "db"
+    scene(db)
+    a_minute_old(db)
+    before = untouched(db)
+    line, = preview(db, "--report")
+    equal((line["consumer"], line["state"], line["held"], line["abandoned"], line["not_due"]),
+          ("foreign", "foreign", 4, 4, 0))
+    check(line["oldest_idle_ms"] >= 60000 and line["beat_age_ms"] is None, line)
+    rest = {"park": 1, "reap": 1}
+    equal(line["would"]["none"], {"move": 0, "leave": 2, **rest})
+    equal(line["would"]["requeue"], {"move": 2, "leave": 0, **rest})
+    equal(line["would"]["hand-over"], {"move": 0, "leave": 3, "park": 0, "reap": 1},
+          "there is no heir, and twice as many deliveries are allowed")
+    equal(line["would"]["park"], {"move": 0, "leave": 0, "park": 3, "reap": 1})
+    equal(untouched(db), before)
+    call(db, "XGROUP", "CREATE", "s", "audit", "0")
+    equal(preview(db, "--report")[0]["would"]["requeue"], None)
+    equal(preview(db, "--report", "--all-groups")[0]["would"]["requeue"]["move"], 2)
+    text = impel_ok("sweep", "--report", "--stream", "s", "--group", "g", *POLICY, store=db)
+    contains(text, "foreign: foreign, last seen")
+    contains(text, "--park      would park 3, reap 1, leave 0")
+    preview(db, "--report", "--park", code=2)
+
+
+@test
+def a_dry_run_lists_what_would_happen_and_it_then_happens(tmp):
+    db = tmp / "db"
+    for way, acts in (((), ["park", "reap", "leave", "leave"]),
+                      (("--park",), ["park", "reap", "park", "park"]),
+                      (("--requeue",), ["park", "reap", "requeue", "requeue"])):
+        if not way:
+            scene(db)
+            a_minute_old(db)
+        before = untouched(db)
+        lines = preview(db, "--dry-run", *way)
+        equal([(line["id"], line["action"]) for line in lines],
+              list(zip(["1-0", "2-0", "3-0", "4-0"], acts)), str(way))
+        contains(lines[0]["reason"], "delivered 7 times, the limit is 5")
+        equal(untouched(db), before, str(way))
+    report, = json_lines(sweep(db, "--requeue").out)
+    equal((report["parked"], report["lost"], report["moved"]), (1, 1, 2))
+    equal(preview(db, "--dry-run", "--requeue"), [])
+
+
+@test
+def a_dry_run_names_the_heir_and_the_consumers_to_delete(tmp):
+    db = tmp / "db"
+    scene(db)
+    call(db, "XREADGROUP", "GROUP", "g", "heir", "STREAMS", "s", ">")
+    for entry in ("3-0", "4-0"):
+        call(db, "XCLAIM", "s", "g", "foreign", "0", entry, "IDLE", "4000000", "JUSTID")
+    lines = preview(db, "--dry-run", "--hand-over", "--min-idle", "1h")
+    equal([(line["id"], line["action"], line["to"]) for line in lines],
+          [("3-0", "hand-over", "heir"), ("4-0", "hand-over", "heir")])
+    lines = preview(db, "--dry-run", "--min-idle", "2h", "--consumer-ttl", "1ms")
+    equal([(line["consumer"], line["action"]) for line in lines], [("heir", "drop-consumer")])
+    contains(call(db, "XINFO", "CONSUMERS", "s", "g"), "heir")
+
+
+@test
+def without_beats_workers_are_unknown(tmp):
+    db = tmp / "db"
+    call(db, "XADD", "s", "*", "a", "1")
+    worker = start(impel_argv("run", "--stream", "s", "--group", "g", "--consumer", "w",
+                              "--dead-after", "500ms", "--", "sh", "-c",
+                              "echo > begun; exec sleep 1000", store=db), tmp)
+    wait_for(lambda: (tmp / "begun").exists(), what="the handler")
+    worker.kill()
+    wait_for(lambda: preview(db, "--report"), what="the beats to be old")
+    line, = preview(db, "--report")
+    equal((line["consumer"], line["state"], line["held"], line["abandoned"], line["would"]),
+          ("w", "unknown", 1, None, None))
+    line, = preview(db, "--dry-run", "--park")
+    equal((line["consumer"], line["action"]), ("w", None))
+
+
 @test
 def a_consumer_that_is_gone_and_holds_nothing_is_deleted(tmp):
     db = tmp / "db"
