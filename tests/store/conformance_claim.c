@@ -297,6 +297,66 @@ TEST(claims_max_stops_the_walk_in_front_of_the_next_row)
     CHECK(id_is_zero(seen->look.cursor.id));
 }
 
+/* All in one commit, where there are commits. */
+static void add_many(size_t count)
+{
+    struct request *last = NULL;
+
+    for (uint64_t i = 1; i <= count; i++) {
+        last = add_request("s", id_of(i, 0));
+        give(last);
+    }
+    CHECK(await(last) == IMPEL_OK);
+}
+
+TEST(a_thousand_are_claimed_in_one_step)
+{
+    enum { COUNT = 1010, CLAIMS = 1000 };
+    suite_begin();
+    group_make("s", "g");
+    add_many(COUNT);
+    CHECK_U64(read_new("s", "g", foreign("f"), COUNT)->read.entry_count, COUNT);
+    struct request *request = claim_from(me(), "f");
+    request->claim_from.claims_max = CLAIMS;
+    (void)walk(request);
+    CHECK_U64(request->claim_from.entry_count, CLAIMS);
+    CHECK_U64(request->claim_from.rows, CLAIMS);
+    CHECK(id_equal(request->claim_from.next, id_of(CLAIMS + 1, 0)));
+    for (uint64_t i = 0; i < request->claim_from.entry_count; i++) {
+        const struct delivered *got = &request->claim_from.entries[i];
+        CHECK(got->entry != NULL && id_equal(got->entry->id, id_of(i + 1, 0)));
+        CHECK(got->deliveries == 2 && same(got->entry->fields[0].value, "v"));
+    }
+    CHECK_U64(pending_of("me"), CLAIMS);
+    request = claim_from(me(), "f");
+    request->claim_from.from = id_of(CLAIMS + 1, 0);
+    check_counts(walk(request), COUNT - CLAIMS, 0, 0);
+}
+
+/* More of them than a store may reckon with that fetches the entries by ranges. */
+TEST(entries_of_others_in_between_do_not_matter)
+{
+    enum { FIRST = 200, OTHERS = 500, COUNT = 600, HELD = COUNT - (OTHERS - FIRST) };
+    suite_begin();
+    group_make("s", "g");
+    add_many(COUNT);
+    CHECK_U64(read_new("s", "g", foreign("f"), FIRST)->read.entry_count, FIRST);
+    CHECK_U64(read_new("s", "g", foreign("other"), OTHERS - FIRST)->read.entry_count,
+              OTHERS - FIRST);
+    CHECK_U64(read_new("s", "g", foreign("f"), COUNT)->read.entry_count, COUNT - OTHERS);
+    struct request *request = claim_from(me(), "f");
+    request->claim_from.claims_max = 1000;
+    (void)walk(request);
+    CHECK_U64(request->claim_from.entry_count, HELD);
+    for (uint64_t i = 0; i < request->claim_from.entry_count; i++) {
+        const struct delivered *got = &request->claim_from.entries[i];
+        uint64_t ms = i < FIRST ? i + 1 : i + 1 + OTHERS - FIRST;
+        CHECK(got->entry != NULL && id_equal(got->entry->id, id_of(ms, 0)));
+    }
+    CHECK_U64(pending_of("me"), HELD);
+    CHECK_U64(pending_of("other"), OTHERS - FIRST);
+}
+
 TEST(claims_max_zero_only_finds)
 {
     suite_begin();

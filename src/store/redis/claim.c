@@ -1,19 +1,21 @@
 /* claim.c -- walking an abandoned owner's pending rows: one script judges, claims, parks and reaps.
  *
- * The entries that it claimed are fetched afterwards, by one XRANGE over all of them as a rule: they
- * are the caller's by then, and passing them through the script would cost more than the rest of it.
- * One that is trimmed just in between is reaped like those that the script found gone. What is too
- * large for a script to park goes out again in a MULTI each (park.c). */
+ * The entries that it claimed are fetched afterwards, by one XRANGE for each few hundred as a rule:
+ * they are the caller's by then, and passing them through the script would cost more than the rest
+ * of it. These XRANGEs go out together, so that one answer is read here while the server makes the
+ * next. An entry that is trimmed just in between is reaped like those that the script found gone.
+ * What is too large for a script to park goes out again in a MULTI each (park.c). */
 #include "store/redis/redis.h"
 
 #include <string.h>
 
 enum {
     STAGE_WALK,
-    STAGE_FETCH,            /* XRANGE over all that was claimed */
-    STAGE_EACH,             /* XRANGE for each that this did not reach */
-    STAGE_GONE,             /* XACK for those that are gone from the stream since */
-    STAGE_LARGE,            /* one MULTI for each */
+    STAGE_FETCH, /* an XRANGE over every FETCH_CHUNK that were claimed */
+    STAGE_EACH,  /* XRANGE for each that this did not reach */
+    STAGE_GONE,  /* XACK for those that are gone from the stream since */
+    STAGE_LARGE, /* one MULTI for each */
+    FETCH_CHUNK = 250,
     FETCH_MORE = 8,         /* entries in between that are not ours, beside a quarter */
     CLAIM_BYTES = 16 << 20, /* of entries that are claimed in one step, by those of late */
     CLAIMS_FIRST = 200,     /* while nothing is known of how large entries are here */
@@ -24,9 +26,8 @@ struct walking {
     struct impel_id *ids; /* that were claimed, one for each of the request's entries */
     struct large *large;
     size_t large_count;
-    struct impel_error why; /* of the MULTI whose replies come in */
+    struct impel_error why; /* of the MULTI whose replies come in, or of a fetch that failed */
     size_t gone;            /* of those that were asked for one by one */
-    bool failed;            /* memory for one of these was out */
 };
 
 static void walking_free(struct op *op)
@@ -112,6 +113,21 @@ static size_t nth_missing(const struct request *request, size_t k)
     return i;
 }
 
+static int send_fetch(struct op *op, struct buf *out)
+{
+    const struct walking *walking = op->user;
+    size_t all = op->request->claim_from.entry_count;
+    int replies = 0;
+
+    for (size_t at = 0; at < all; at += FETCH_CHUNK) {
+        size_t count = all - at < FETCH_CHUNK ? all - at : FETCH_CHUNK;
+        put_range(op, walking->ids[at], walking->ids[at + count - 1],
+                  count == 1 ? 1 : count + count / 4 + FETCH_MORE, out);
+        replies++;
+    }
+    return replies;
+}
+
 static int send_each(struct op *op, struct buf *out)
 {
     const struct walking *walking = op->user;
@@ -149,16 +165,13 @@ static int claim_send(struct op *op, struct buf *out)
 {
     const struct walking *walking = op->user;
     const struct request *request = op->request;
-    size_t count = request->claim_from.entry_count;
     int replies = 0;
 
     switch (op->stage) {
     case STAGE_WALK:
         return send_walk(op, out);
     case STAGE_FETCH:
-        put_range(op, walking->ids[0], walking->ids[count - 1],
-                  count == 1 ? 1 : count + count / 4 + FETCH_MORE, out);
-        return 1;
+        return send_fetch(op, out);
     case STAGE_EACH:
         return send_each(op, out);
     case STAGE_GONE:
@@ -398,63 +411,71 @@ static enum op_next fetched(struct op *op)
     return claim_over(op, IMPEL_OK);
 }
 
-/* Both are in the order of IDs. */
-static enum op_next take_range(struct op *op, const struct value *reply)
+static void take_entry(struct op *op, size_t at, const struct value *from)
+{
+    struct walking *walking = op->user;
+    struct delivered *out = &op->request->claim_from.entries[at];
+
+    out->entry = entry_of(op->store, item(from, 0), item(from, 1));
+    if (out->entry == NULL && walking->why.status >= 0) {
+        (void)error_set(&walking->why, IMPEL_ERR_NOMEM, "claim: no memory for what was claimed");
+    }
+}
+
+/* Both are in the order of IDs. What makes no sense, or was not reached, is asked for once more. */
+static void take_range(struct op *op, const struct value *reply)
 {
     const struct walking *walking = op->user;
-    struct request *request = op->request;
+    const struct request *request = op->request;
     struct impel_id id;
-    size_t at = 0, found = 0;
+    size_t at = (size_t)op->taken * FETCH_CHUNK;
 
     for (size_t i = 0; i < reply->item_count; i++) {
         const struct value *each = item(reply, i);
         if (!item_id(each, 0, &id)) {
-            return op_garbled(op);
+            continue;
         }
         while (at < request->claim_from.entry_count && id_compare(walking->ids[at], id) < 0) {
             at++;
         }
-        if (at < request->claim_from.entry_count && id_equal(walking->ids[at], id)) {
-            struct entry *entry = entry_of(op->store, item(each, 0), item(each, 1));
-            if (entry == NULL) {
-                return claim_over(op, IMPEL_ERR_NOMEM);
-            }
-            request->claim_from.entries[at++].entry = entry;
-            found++;
+        if (at < request->claim_from.entry_count && id_equal(walking->ids[at], id) &&
+            request->claim_from.entries[at].entry == NULL) {
+            take_entry(op, at, each);
         }
     }
-    if (found < request->claim_from.entry_count) {
-        op->stage = STAGE_EACH;
-        return OP_AGAIN;
-    }
-    return fetched(op);
 }
 
 /* The replies are in the order of those that were missing; each that comes makes the next one the
  * first of those that are missing, except for what is gone. */
-static enum op_next take_each(struct op *op, const struct value *reply)
+static void take_each(struct op *op, const struct value *reply)
 {
     struct walking *walking = op->user;
-    struct request *request = op->request;
-    const struct value *entry = item(reply, 0);
+    const struct request *request = op->request;
 
     if (op->taken == 0) {
         walking->gone = 0;
     }
     size_t at = nth_missing(request, walking->gone);
     ASSERT(at < request->claim_from.entry_count);
-    if (reply->kind != VALUE_ARRAY) {
-        /* Not gone: refused. It stays pending, and is found there again. */
+    if (reply->item_count > 0) {
+        take_entry(op, at, item(reply, 0));
+    }
+    walking->gone += request->claim_from.entries[at].entry == NULL;
+}
+
+/* One of the answers with entries. If any was refused, or memory was out, none counts as gone: it stays
+ * pending, and is found there again. */
+static enum op_next take_fetched(struct op *op, const struct value *reply)
+{
+    struct walking *walking = op->user;
+
+    if (reply->kind != VALUE_ARRAY && walking->why.status >= 0) {
         op_refusal(op, reply, &walking->why);
-        walking->gone++;
-    } else if (reply->item_count == 0) {
-        walking->gone++;
+    }
+    if (op->stage == STAGE_FETCH) {
+        take_range(op, reply);
     } else {
-        request->claim_from.entries[at].entry = entry_of(op->store, item(entry, 0), item(entry, 1));
-        if (request->claim_from.entries[at].entry == NULL) {
-            walking->failed = true;
-            walking->gone++;
-        }
+        take_each(op, reply);
     }
     if (op->taken + 1 < op->replies) {
         return OP_MORE;
@@ -463,14 +484,11 @@ static enum op_next take_each(struct op *op, const struct value *reply)
         op_fail(op, &walking->why);
         return OP_DONE;
     }
-    if (walking->failed) {
-        return claim_over(op, IMPEL_ERR_NOMEM);
+    if (nth_missing(op->request, 0) == op->request->claim_from.entry_count) {
+        return fetched(op);
     }
-    if (walking->gone > 0) {
-        op->stage = STAGE_GONE;
-        return OP_AGAIN;
-    }
-    return fetched(op);
+    op->stage = op->stage == STAGE_FETCH ? STAGE_EACH : STAGE_GONE;
+    return OP_AGAIN;
 }
 
 static enum op_next take_gone(struct op *op)
@@ -520,9 +538,8 @@ static enum op_next claim_take(struct op *op, const struct value *reply)
     case STAGE_WALK:
         return take_walk(op, reply);
     case STAGE_FETCH:
-        return reply->kind == VALUE_ERROR ? op_refused(op, reply) : take_range(op, reply);
     case STAGE_EACH:
-        return take_each(op, reply);
+        return take_fetched(op, reply);
     case STAGE_GONE:
         return take_gone(op);
     default:

@@ -38,21 +38,24 @@ local function hash(id)
     return h
 end
 
-local function backoff(deliveries, id)
+-- The backoff after so many deliveries, without its jitter, which is less than a tenth of it.
+local waits = {}
+local function plain_wait(deliveries)
     local wait = base
     if deliveries == 0 or base <= 0 then
-        return 0
-    end
-    if deliveries < 0 or deliveries - 1 >= 62 then
-        wait = cap
+        wait = 0
+    elseif deliveries < 0 or deliveries - 1 >= 62 then
+        wait = math.max(0, cap)
     else
-        wait = math.min(cap, base * 2 ^ (deliveries - 1))
+        wait = math.max(0, math.min(cap, base * 2 ^ (deliveries - 1)))
     end
-    if wait <= 0 then
-        return 0
-    end
-    local whole, rest = math.floor(wait / 655360), wait % 655360
-    return wait + whole * hash(id) + math.floor(rest * hash(id) / 655360)
+    waits[deliveries] = wait
+    return wait
+end
+
+local function jitter(wait, id)
+    local whole, rest, h = math.floor(wait / 655360), wait % 655360, hash(id)
+    return whole * h + math.floor(rest * h / 655360)
 end
 
 local row = not unowned and row_read(call('HGET', tab, 'w:' .. owner)) or nil
@@ -62,24 +65,32 @@ if state == DEAD then
     mark_dead(owner, row)
 end
 
--- How long the row still has to wait; 0 = it is overdue.
-local function wait_of(id, idle, deliveries)
-    local need = backoff(deliveries, id)
-    if state == DEAD then
-        idle = math.max(idle, quiet)
-    elseif state == FOREIGN then
-        need = math.max(need, min_idle)
-    elseif (state == NOBODY or state == FREED) and idle < 0 then
-        return 0
-    end
-    return math.max(0, need - idle)
-end
-
-local claim_ids, claim_counts, claim_idles = {}, {}, {}
+-- What was found. `claimed` is flat: ID, deliveries, idle of each.
+local claimed, claimed_count = {}, 0
 local parked, reaped, large = {}, {}, {}
-local claim_totals, moved, copied, bytes = {}, {}, 0, 0
+local moved, copied, bytes = {}, 0, 0
 local failed, failure, rows, due, due_last, due_first = 0, '', 0, 0, 0, ''
 local not_due, wait_least, next_row = 0, -1, ''
+
+-- How long the row still has to wait; 0 = it is overdue. The jitter, which takes longer than all the rest,
+-- is asked for only where it decides: a wait that is not the shortest may come out too short.
+local function wait_of(id, idle, deliveries)
+    if idle < 0 and (state == NOBODY or state == FREED) then
+        return 0
+    end
+    if state == DEAD and idle < quiet then
+        idle = quiet
+    end
+    local wait = waits[deliveries] or plain_wait(deliveries)
+    local need = state == FOREIGN and wait < min_idle and min_idle or wait
+    if idle >= need and idle >= wait + wait / 10 then
+        return 0
+    end
+    if wait_least >= 0 and need - idle >= wait_least then
+        return need - idle
+    end
+    return math.max(0, math.max(need, wait + jitter(wait, id)) - idle)
+end
 
 -- What an entry had before it was requeued; nil where there are none at all.
 local carries = call('EXISTS', KEYS[4]) == 1
@@ -160,20 +171,42 @@ local function left_due(id, is_last)
     due_last = due_last + (is_last and 1 or 0)
 end
 
+-- From so many deliveries on the next one is the last, and not to be claimed here.
+local last_from = deliveries_max
+if action == '' and (state == DEAD or state == FOREIGN) and not last_too then
+    last_from = deliveries_max - 1
+end
+
+-- One XCLAIM for each count, as with JUSTID the count has to be given. Totals only where they are not the count.
+local by_count, sizes, totals = {}, {}, {}
+local claimer = action == '' and me or heir
+local function put_claim(id, idle, deliveries, total)
+    local command, size = by_count[deliveries], sizes[deliveries]
+    if not command then
+        command, size = {'XCLAIM', stream, group, claimer, 0}, 5
+        by_count[deliveries] = command
+    end
+    command[size + 1], sizes[deliveries] = id, size + 1
+    local n = claimed_count * 3
+    claimed[n + 1], claimed[n + 2], claimed[n + 3] = id, deliveries + 1, idle
+    claimed_count = claimed_count + 1
+    if total ~= deliveries then
+        totals[id] = total
+    end
+end
+
 -- An overdue row that may be delivered once more. False: the walk stops in front of it.
 local function claim(id, idle, deliveries, total)
-    local is_last = action == '' and (state == DEAD or state == FOREIGN) and
-        total + 1 >= deliveries_max and not last_too
-    if action ~= '' and not forbidden and claims_max > 0 and #claim_ids >= claims_max then
+    local full, is_last = claimed_count >= claims_max, total >= last_from
+    if not (full or is_last or forbidden) then
+        put_claim(id, idle, deliveries, total)
+        return true
+    end
+    if full and action ~= '' and not forbidden and claims_max > 0 then
         return false
     end
-    if is_last or forbidden or #claim_ids >= claims_max then
-        left_due(id, is_last)
-        return is_last or forbidden or claims_max == 0
-    end
-    local n = #claim_ids + 1
-    claim_ids[n], claim_counts[n], claim_idles[n], claim_totals[n] = id, deliveries, idle, total
-    return true
+    left_due(id, is_last)
+    return is_last or forbidden or claims_max == 0
 end
 
 -- The same for a row that is to be requeued or parked.
@@ -228,7 +261,7 @@ local function step(id, idle, deliveries)
         return move(id, idle, deliveries, total)
     end
     -- Claiming itself tells of an entry that is gone, but reaps it: only where that is wished.
-    if settle and #claim_ids < claims_max and not forbidden or exists(id) then
+    if settle and claimed_count < claims_max and not forbidden or exists(id) then
         return claim(id, idle, deliveries, total)
     end
     if settle then
@@ -271,8 +304,8 @@ local function walk()
         local limit = math.min(chunk, rows_max - rows + 1)
         local all, late = list(from, limit)
         from = #all == limit and next_id(all[limit][1])
-        if #all > 8 and not first_id then
-            learn_bounds()
+        if #all > 8 and not first_id and not (settle and claims_max > 0 and not forbidden) then
+            learn_bounds() -- each of them may have to be looked for
         end
         for _, pending in ipairs(all) do
             local id, idle = pending[1], pending[3]
@@ -298,33 +331,40 @@ if state ~= ME and state ~= LIVE and state ~= UNKNOWN then
     walk()
 end
 
--- Without the entries, which would go through here word by word: who asked fetches them. With JUSTID
--- the count has to be given; the IDs of one count go together.
-local claimed, there = {}, {}
-local by_count = {}
-for i, id in ipairs(claim_ids) do
-    local count = claim_counts[i]
-    local command = by_count[count] or {'XCLAIM', stream, group, action == '' and me or heir, 0}
-    by_count[count] = command
-    command[#command + 1] = id
-end
+-- Without the entries, which would go through here word by word: who asked fetches them.
+local there, there_count = {}, 0
 for count, command in pairs(by_count) do
-    local n = #command
+    local n = sizes[count]
     command[n + 1], command[n + 2], command[n + 3] = 'RETRYCOUNT', num(count + 1), 'JUSTID'
-    for _, id in ipairs(call(unpack(command))) do
-        there[id] = true
-    end
+    local reply = call(unpack(command, 1, n + 3))
+    there[#there + 1] = reply
+    there_count = there_count + #reply
 end
-for i, id in ipairs(claim_ids) do
-    if there[id] and action ~= '' then
-        local n = #moved
-        moved[n + 1], moved[n + 2], moved[n + 3], moved[n + 4] = id, id, num(claim_totals[i]), claim_idles[i]
-    elseif there[id] then
-        local n = #claimed
-        claimed[n + 1], claimed[n + 2], claimed[n + 3] = id, claim_counts[i] + 1, claim_idles[i]
-    else
-        reaped[#reaped + 1] = {id, num(claim_totals[i])}
+if there_count < claimed_count then -- some are gone from the stream
+    local found, kept, n = {}, {}, 0
+    for _, reply in ipairs(there) do
+        for _, id in ipairs(reply) do
+            found[id] = true
+        end
     end
+    for i = 1, claimed_count * 3, 3 do
+        local id, deliveries = claimed[i], claimed[i + 1]
+        if found[id] then
+            kept[n + 1], kept[n + 2], kept[n + 3] = id, deliveries, claimed[i + 2]
+            n = n + 3
+        else
+            reaped[#reaped + 1] = {id, num(totals[id] or deliveries - 1)}
+        end
+    end
+    claimed = kept
+end
+if action ~= '' then -- handed over
+    for i = 1, #claimed, 3 do
+        local id, n = claimed[i], #moved
+        moved[n + 1], moved[n + 2], moved[n + 3] = id, id, num(totals[id] or claimed[i + 1] - 1)
+        moved[n + 4] = claimed[i + 2]
+    end
+    claimed = {}
 end
 call('HSET', tab, 'cursor', (next_row == '' and '0-0' or next_row) .. ' ' .. owner)
 return {now, state, result, claimed, parked, reaped, failed, failure, rows, due, due_last, due_first,
