@@ -30,9 +30,9 @@ static void client_free(struct client *client)
     buf_release(&client->sending);
     buf_release(&client->wire);
     tls_free(client->tls);
-    free((void *)(uintptr_t)client->name.data);
-    free((void *)(uintptr_t)client->lib_name.data);
-    free((void *)(uintptr_t)client->lib_version.data);
+    free((void *)client->name.data);
+    free((void *)client->lib_name.data);
+    free((void *)client->lib_version.data);
     free(client);
 }
 
@@ -146,7 +146,7 @@ static void client_start(struct client *client, struct listener *listener)
     client->version = 2;
     client->created_ms = client->active_ms = (int64_t)uv_now(&server->loop);
     resp_limits_default(&limits);
-    limits.items_max = 1024 * 1024;
+    limits.items_max = (size_t)1024 * 1024;
     limits.total_max = server->options.input_bytes_max;
     resp_request_scan_init(&client->scan, &limits);
     buf_init(&client->in, server->options.input_bytes_max);

@@ -89,7 +89,7 @@ static const struct parameter parameters[] = {
      .at = OPTION(input_bytes_max),
      .wide = true,
      .bytes = true,
-     .min = 1024 * 1024,
+     .min = (int64_t)1024 * 1024,
      .max = (int64_t)4 << 30},
     {.name = "cluster-enabled", .fixed = "no"},
     {.name = "databases", .fixed = "1"},
@@ -193,7 +193,7 @@ void command_config_get(struct serve *serve)
         count += asked[i];
     }
     resp_put_map(serve->out, count, serve->version);
-    buf_init(&text, 64 * 1024);
+    buf_init(&text, (size_t)64 * 1024);
     for (size_t i = 0; i < ARRAY_SIZE(parameters); i++) {
         if (asked[i]) {
             buf_clear(&text);
@@ -263,7 +263,7 @@ static const char *set_refused(const struct server *server,
         }
         return NULL;
     }
-    buf_init(&now, 64 * 1024);
+    buf_init(&now, (size_t)64 * 1024);
     parameter_get(server, parameter, &now);
     bool same = bytes_equal(buf_bytes(&now), value);
     buf_release(&now);

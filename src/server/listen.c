@@ -52,9 +52,9 @@ static bool parse_address(const char *text, char *host, struct sockaddr_storage 
     memcpy(host, text, size);
     host[size] = '\0';
     if (size == 0 || strcmp(host, "*") == 0) {
-        strcpy(host, "0.0.0.0");
+        memcpy(host, "0.0.0.0", sizeof("0.0.0.0"));
     } else if (strcmp(host, "localhost") == 0) {
-        strcpy(host, "127.0.0.1");
+        memcpy(host, "127.0.0.1", sizeof("127.0.0.1"));
     }
     if (strchr(host, ':') != NULL) {
         return uv_ip6_addr(host, (int)port, (struct sockaddr_in6 *)(void *)out) == 0;
@@ -141,7 +141,7 @@ static void remove_stale(const char *path)
     if (strlen(path) >= sizeof(address.sun_path) || lstat(path, &st) < 0 || !S_ISSOCK(st.st_mode)) {
         return;
     }
-    strcpy(address.sun_path, path);
+    memcpy(address.sun_path, path, strlen(path) + 1);
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 &&
         errno == ECONNREFUSED) {

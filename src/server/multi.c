@@ -84,7 +84,7 @@ void watch_release(struct client *client)
 {
     client->server->watch_count -= client->watch_count;
     for (size_t i = 0; i < client->watch_count; i++) {
-        free((void *)(uintptr_t)client->watches[i].key.data);
+        free((void *)client->watches[i].key.data);
     }
     free(client->watches);
     client->watches = NULL;

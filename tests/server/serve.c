@@ -5,6 +5,7 @@
 #include "store/lmdb/check.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -50,17 +51,15 @@ int main(int argc, char **argv)
         } else if (strncmp(argv[i], "cert:", 5) == 0) {
             options.tls_cert = argv[i] + 5;
         } else if (strncmp(argv[i], "handshake:", 10) == 0) {
-            (void)sscanf(argv[i] + 10, "%u", &options.handshake_ms);
+            options.handshake_ms = (unsigned)strtoul(argv[i] + 10, NULL, 10);
         } else if (strncmp(argv[i], "key:", 4) == 0) {
             options.tls_key = argv[i] + 4;
         } else if (strncmp(argv[i], "ca:", 3) == 0) {
             options.tls_ca = argv[i] + 3;
         } else if (strncmp(argv[i], "clients:", 8) == 0) {
-            (void)sscanf(argv[i] + 8, "%u", &options.clients_max);
+            options.clients_max = (unsigned)strtoul(argv[i] + 8, NULL, 10);
         } else if (strncmp(argv[i], "output:", 7) == 0) {
-            unsigned long long bytes = 0;
-            (void)sscanf(argv[i] + 7, "%llu", &bytes);
-            options.output_bytes_max = bytes;
+            options.output_bytes_max = strtoull(argv[i] + 7, NULL, 10);
         } else {
             listen[options.listen_count++] = argv[i];
         }
