@@ -115,6 +115,7 @@ static int add_entry(struct drill *drill, uint64_t number, bool poison, struct i
         add->add.length_max = -1;
     }
     rc = session_ask(drill->store, add, err);
+    ASSERT(rc < 0 || add != NULL);
     if (rc >= 0 && poison) {
         drill->poison = add->add.id;
     }
@@ -262,6 +263,7 @@ int drill_look(struct drill *drill, struct impel_error *err)
         look->dead_after_ms = drill->dead_after_ms;
     }
     rc = session_ask(drill->store, look, err);
+    ASSERT(rc < 0 || look != NULL);
     if (rc >= 0) {
         drill->held_by_dead = 0;
         for (size_t i = 0; i < drill->worker_count; i++) {
@@ -321,6 +323,7 @@ int drill_trim(struct drill *drill, const struct drill_worker *worker, struct im
         page->pending.owner = bytes_of(worker->name);
     }
     rc = session_ask(drill->store, page, err);
+    ASSERT(rc < 0 || page != NULL);
     if (rc >= 0) {
         rc = IMPEL_ERR_BUSY;
     }

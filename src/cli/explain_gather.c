@@ -46,6 +46,7 @@ static int ask_exists(struct explanation *entry, struct store *store, struct imp
         range->range.count = 1;
     }
     rc = session_ask(store, range, err);
+    ASSERT(rc < 0 || range != NULL);
     entry->exists = rc >= 0 && range->range.entry_count == 1;
     request_free(range);
     return rc;
@@ -103,6 +104,7 @@ static int ask_pending(struct explanation *entry, struct store *store, struct im
         page->pending.count = 1;
     }
     rc = session_ask(store, page, err);
+    ASSERT(rc < 0 || page != NULL);
     if (rc >= 0 && page->pending.row_count == 1) {
         bytes_quote(page->pending.rows[0].owner, entry->owner, sizeof(entry->owner));
         rc = ask_workers(entry, page->pending.rows[0].owner, store, err);

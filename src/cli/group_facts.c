@@ -141,6 +141,7 @@ int facts_lost_pending(struct store *store,
             page->pending.count = ROWS_MAX;
         }
         rc = session_ask(store, page, err);
+        ASSERT(rc < 0 || page != NULL);
         for (size_t i = 0; rc >= 0 && i < page->pending.row_count; i++) {
             *lost += !page->pending.rows[i].exists;
             from = page->pending.rows[i].id;
