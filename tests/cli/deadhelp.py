@@ -68,20 +68,24 @@ def plain(client, *words):
 
 
 def killed_replay(tmp, store, count, kills, *options):
-    """Replays, killed so many times on the way at different moments; then once to the end."""
+    """Replays, killed so many times on the way at different moments; then once to the end. A kill that
+    comes late, because the machine is busy, may find the replay at its end: then there are fewer."""
     client = store.client
-    left = client.xlen("s:dead")
+    left = count
+    landed = 0
     for i in range(kills):
-        target = count - (i + 1) * count // (kills + 1)
+        target = left - max(1, left // (kills - i + 1))
         process = start(impel_argv("dead", "replay", "--stream", "s", *options, store=store), tmp)
         wait_for(lambda end=target: client.xlen("s:dead") <= end or not process.running(),
                  what="%d records left" % target, deadline_s=120, pause_s=0.001)
-        check(process.running(), "it ended too early: %s" % process.err())
         process.signal(signal.SIGKILL)
-        process.wait()
-        now = client.xlen("s:dead")
-        check(0 < now < left, "killed with %d of %d left: not on the way" % (now, left))
-        left = now
+        code = process.wait().code
+        left = client.xlen("s:dead")
+        if left == 0:
+            break
+        equal(code, -signal.SIGKILL, "it ended too early: %s" % process.err())
+        landed += 1
+    check(landed > kills // 2, "only %d kills on the way" % landed)
     done = start(impel_argv("dead", "replay", "--stream", "s", *options, store=store), tmp).wait(300)
     equal(done.code, 0, done.err)
     equal(client.xlen("s:dead"), 0)

@@ -44,6 +44,8 @@ WOKEN = [(rb"(NOGROUP|WRONGTYPE) ", rb"(NOGROUP|UNBLOCKED|WRONGTYPE) ")]
 # only; and it does not make a consumer again that was deleted while it waited. Such steps are left out
 # while a client waits, on both sides.
 NOT_WHILE_WAITING = (b"XTRIM", b"XSETID", b"EXEC")
+# It also wakes with an empty list who waits at a stream whose last ID (by XSETID, say) is above what
+# is in it, as soon as anything happens to the key. A newer one lets the reader wait: see end_empty.
 
 
 # ---- steps ------------------------------------------------------------------------------------
@@ -241,6 +243,21 @@ def same_wakes(ours, theirs):
     return ours.keys() == theirs.keys() and all(fits(ours[n], theirs[n]) for n in ours)
 
 
+def is_empty(reply):
+    """What a read brings that found a stream but nothing in it: [[s, []]], or {s: []}."""
+    if isinstance(reply, dict):
+        return all(entries == [] for entries in reply.values())
+    return isinstance(reply, list) and all(isinstance(each, list) and each[1:] == [[]] for each in reply)
+
+
+def end_empty(place, ours, theirs):
+    """Whom only the older server woke, with nothing, is sent away here too."""
+    for number in [n for n in theirs if n not in ours and is_empty(theirs[n])]:
+        place.control.call([b"CLIENT", b"UNBLOCK", place.clients[number].id, b"TIMEOUT"])
+        check(list(place.woken()) == [number], "nobody else is woken by that")
+        del theirs[number]
+
+
 def told(step, ours, theirs):
     return "client %d: %s\n  ours   %r\n  theirs %r" % (step[0], differences.shown(step[1]), ours, theirs)
 
@@ -275,6 +292,7 @@ def play_step(places, step, queued):
             our_reply is not None and not same_reply(words, our_reply, their_reply, queued[number]):
         return told((number, words), our_reply, their_reply)
     wakes = ours.woken(), theirs.woken()
+    end_empty(ours, *wakes)
     if not same_wakes(*wakes):
         return "woken by " + told((number, words), *wakes)
     name = words[0].upper()
