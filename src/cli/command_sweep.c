@@ -119,28 +119,56 @@ static void request_dropped(struct request *request)
     (void)request;
 }
 
+/* The next step of one group: 1 = it was asked, 0 = nothing is due, negative = a signal came. */
+static int step_group(struct sweeper *sweeper, struct group_sweep *group)
+{
+    if (stop_wanted()) {
+        return IMPEL_ERR_CANCELLED;
+    }
+    if (group_sweep_deadline(group, clock_now_ms()) > 0) {
+        return 0;
+    }
+    if (!within_budget(sweeper)) {
+        return IMPEL_ERR_CANCELLED;
+    }
+    struct request *request = group_sweep_next(group, clock_now_ms());
+    if (request == NULL) {
+        return 0;
+    }
+    if (!ask(sweeper, request)) {
+        /* The store is closed next and lets go of it; so does the end of the program. */
+        request->done = request_dropped;
+        return IMPEL_ERR_CANCELLED;
+    }
+    group_sweep_done(group, request, clock_now_ms());
+    return group->status < 0 ? 0 : 1;
+}
+
 /* All that is due now in one group: one pass, or nothing. False if a signal came. */
 static bool sweep_group(struct sweeper *sweeper, struct group_sweep *group)
 {
-    for (;;) {
-        struct request *request = group_sweep_next(group, clock_now_ms());
-        if (request == NULL) {
-            return true;
+    int rc;
+
+    do {
+        rc = step_group(sweeper, group);
+    } while (rc > 0);
+    return rc == 0 && !stop_wanted();
+}
+
+/* One step of each group that has something to do, so that none waits for another's long pass. 1 =
+ * there may be more, 0 = there is not, negative = a signal came. */
+static int step_groups(struct sweeper *sweeper)
+{
+    int more = 0;
+
+    for (size_t i = 0; i < sweeper->group_count; i++) {
+        int rc = step_group(sweeper, &sweeper->groups[i]);
+        if (rc < 0) {
+            return rc;
         }
-        if (!ask(sweeper, request)) {
-            /* The store is closed next and lets go of it; so does the end of the program. */
-            request->done = request_dropped;
-            return false;
-        }
-        group_sweep_done(group, request, clock_now_ms());
-        if (group->status < 0) {
-            break;
-        }
-        if (!within_budget(sweeper)) {
-            return false;
-        }
+        more |= rc;
     }
-    return !stop_wanted();
+    return more;
 }
 
 /* ---- once ---- */
@@ -307,12 +335,13 @@ static int preview(struct sweeper *sweeper, const struct options *options, struc
 static void sweep_on(struct sweeper *sweeper)
 {
     for (;;) {
-        int64_t now_ms = clock_now_ms(), deadline_ms = INT64_C(60000);
+        int more = step_groups(sweeper);
+        if (more < 0) {
+            return;
+        }
+        int64_t now_ms = clock_now_ms(), deadline_ms = more > 0 ? 0 : INT64_C(60000);
         for (size_t i = 0; i < sweeper->group_count; i++) {
             struct group_sweep *group = &sweeper->groups[i];
-            if (!sweep_group(sweeper, group)) {
-                return;
-            }
             int64_t own_ms = group_sweep_deadline(group, now_ms);
             /* A store that refuses is asked again, but not without a pause. */
             own_ms = group->status < 0 && own_ms < WAIT_MS ? WAIT_MS : own_ms;
@@ -323,7 +352,7 @@ static void sweep_on(struct sweeper *sweeper)
             sweeper->metrics_ms = now_ms;
             write_metrics(sweeper);
         }
-        if (stop_wanted() || wait_ms(sweeper, deadline_ms < 1 ? 1 : deadline_ms)) {
+        if (stop_wanted() || (more == 0 && wait_ms(sweeper, deadline_ms < 1 ? 1 : deadline_ms))) {
             return;
         }
     }

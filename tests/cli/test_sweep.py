@@ -123,6 +123,22 @@ def the_daemon_settles_all_groups_of_the_config_file(tmp):
 
 
 @test
+def a_long_pass_of_one_group_holds_no_other_up(tmp):
+    db = tmp / "db"
+    impel_ok("add", "--stream", "a", "--jsonl", store=db, stdin='{"n":1}\n' * 12000)
+    call(db, "XGROUP", "CREATE", "a", "g", "0")
+    call(db, "XREADGROUP", "GROUP", "g", "foreign", "STREAMS", "a", ">")
+    scene(db, "b", "g")
+    daemon = start(impel_argv("sweep", "--stream", "a", "--stream", "b", "--group", "g", "--budget", "20",
+                              "--log-format", "json", *POLICY, store=db), tmp)
+    wait_for(lambda: any('"abandoned"' in line and '"a"' in line
+                         for line in daemon.err().splitlines()), what="the end of the long pass")
+    equal(daemon.stop().code, 0)
+    told = [(e["event"], e["stream"]) for e in json_lines(daemon.err())]
+    check(told.index(("parked", "b")) < told.index(("abandoned", "a")), told)
+
+
+@test
 def a_dead_workers_entries_are_reported_under_its_name(tmp):
     db = tmp / "db"
     call(db, "XADD", "s", "*", "a", "1")
