@@ -126,7 +126,8 @@ def rates_and_workers_are_live(tmp):
 
     def working():
         row = impel_ok("top", "--once", "--interval", "300ms", store=db).splitlines()[-1].split()
-        return row if row[1] == "g" and row[-1] == "1/1" and float(row[5].rstrip("k")) > 0 else None
+        known = row[1] == "g" and row[-1] == "1/1" and row[5] != "-"
+        return row if known and float(row[5].rstrip("k")) > 0 else None
     wait_for(working, what="a worker with a rate")
     screen = Screen(db, "--interval", "200ms")
     screen.until("w1")
