@@ -72,6 +72,11 @@ int command_serve(struct options *options, struct impel_error *err)
         serve.listen = listen_default;
         serve.listen_count = 1;
     }
+    if (options->tls_cert != NULL && serve.listen_count == 0) {
+        return error_set(err, IMPEL_ERR_INVALID,
+                         "--tls-cert is for --listen, and there is none: the unix socket stays "
+                         "plain (its file's rights say who may use it)");
+    }
     if (options->password_file != NULL) {
         rc = read_password(options->password_file, password, err);
         serve.password = password;

@@ -317,6 +317,10 @@ def the_program_has_the_options(tmp):
     equal(r.xadd("s", {"a": 1}, id="1-1"), b"1-1")
     equal(r.config_get("tls-port"), {"tls-port": str(port)})
     equal(process.stop().code, 0)
+    refused = run(impel_argv("serve", "--unix", tmp / "s", "--tls-cert", cert, "--tls-key", key,
+                             store=tmp / "db"))
+    equal(refused.code, 2)
+    contains(refused.err, "--tls-cert is for --listen")
 
 
 main()
