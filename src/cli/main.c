@@ -52,6 +52,10 @@ static char **take_argv(int argc, char **argv)
     for (int i = 0; copies != NULL && i < argc; i++) {
         copies[i] = strdup(argv[i]);
         if (copies[i] == NULL) {
+            while (i > 0) {
+                free(copies[--i]);
+            }
+            free(copies);
             return NULL;
         }
         ours = ours && strcmp(argv[i], "--") != 0;

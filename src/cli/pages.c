@@ -65,6 +65,7 @@ int pages_walk(struct pages *pages, struct impel_error *err)
             page->range.count = left < size && !pages->filtered ? (uint32_t)left : size;
         }
         rc = session_ask(pages->store, page, err);
+        ASSERT(rc < 0 || page != NULL);
         if (rc >= 0) {
             rc = show_page(pages, page, &left, err);
         }

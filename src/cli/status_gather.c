@@ -85,6 +85,7 @@ static int walk_pending(const struct gatherer *gatherer,
             page->pending.owner = owner->name;
         }
         rc = session_ask(gatherer->store, page, gatherer->err);
+        ASSERT(rc < 0 || page != NULL);
         for (size_t i = 0; rc >= 0 && i < page->pending.row_count; i++) {
             const struct pending_row *row = &page->pending.rows[i];
             if (owner->state != OWNER_NOBODY || row->owner.size == 0) {
@@ -270,6 +271,7 @@ gather_group(const struct gatherer *gatherer, struct status_group *group, struct
         look->dead_after_ms = gatherer->options->dead_after_ms;
     }
     rc = session_ask(gatherer->store, look, gatherer->err);
+    ASSERT(rc < 0 || look != NULL);
     if (rc >= 0) {
         rc = take_look(gatherer, group, stream, look);
     }
@@ -524,6 +526,7 @@ int status_gather(struct status *status,
     if (rc < 0) {
         return rc;
     }
+    ASSERT(count == 0 || names != NULL);
     status->streams = arena_calloc(&status->arena, count, sizeof(*status->streams));
     if (status->streams == NULL) {
         return no_memory(&gatherer);
