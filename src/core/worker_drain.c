@@ -227,12 +227,11 @@ void drain_leave_done(struct stream *s, const struct flight *flight)
     bool left = request->status >= 0 && request->leave.left;
 
     s->stepping = false;
-    if (gone || left) { /* nothing of ours is there */
-        s->phase = STREAM_LEFT;
-    } else if (request->status < 0) {
+    if (request->status < 0 && !gone) {
         stream_failed(s);
-    } else if (++s->leave_tries >= LEAVE_TRIES_MAX) {
-        s->phase = STREAM_LEFT; /* others take what is left once the row is dead */
+    } else if (gone || left || ++s->leave_tries >= LEAVE_TRIES_MAX) {
+        /* Nothing of ours is there, or others take what is left once the row is dead. */
+        s->phase = STREAM_LEFT;
     } else {
         s->rest_done = false;
     }
