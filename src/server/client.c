@@ -164,11 +164,10 @@ static void client_start(struct client *client, struct listener *listener)
         uv_tcp_keepalive(&client->io.tcp, 1, KEEPALIVE_S);
     }
     server->stats.connections++;
-    if (listener->is_tls && tls_new(server->tls, NULL, &client->tls) < 0) {
-        client_close(client);
-    } else if (server->client_count > server->options.clients_max) {
+    bool tls_failed = listener->is_tls && tls_new(server->tls, NULL, &client->tls) < 0;
+    if (!tls_failed && server->client_count > server->options.clients_max) {
         refuse(client);
-    } else if (client_read_start(client) < 0) {
+    } else if (tls_failed || client_read_start(client) < 0) {
         client_close(client);
     }
 }

@@ -191,7 +191,7 @@ void command_info(struct serve *serve)
 {
     struct buf text;
 
-    buf_init(&text, 1024 * 1024);
+    buf_init(&text, (size_t)1024 * 1024);
     for (size_t i = 0; i < ARRAY_SIZE(sections); i++) {
         if (section_is_asked(serve, i)) {
             buf_appendf(&text, "%s# %s\r\n", text.size > 0 ? "\r\n" : "", sections[i].title);

@@ -36,7 +36,7 @@ static void request_end(struct request *request)
     }
     if (request->kind == REQUEST_PARK) {
         for (size_t i = 0; i < request->items.item_count; i++) {
-            entry_free((struct entry *)(uintptr_t)request->items.items[i].copy);
+            entry_free((struct entry *)request->items.items[i].copy);
         }
     }
     request_free(request);

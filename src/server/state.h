@@ -422,7 +422,7 @@ int wait_begin(struct client *client, const struct turn_op *op, const struct imp
 /* Forgets that the client waits; its words go to `owned` (may be NULL). */
 void wait_end(struct client *client, struct arena *owned);
 /* A key has been signalled / all have. */
-void wait_signal(struct server *server, struct impel_bytes key);
+void wait_signal(struct server *server, struct impel_bytes name);
 void wait_signal_all(struct server *server);
 bool wait_is_signalled(const struct server *server);
 /* Tries those who wait for signalled keys. IMPEL_OK or what broke the transaction. */

@@ -42,7 +42,7 @@ int wait_init(struct server *server)
     }
     link_init(&table->signalled);
     table->slot_count = SLOTS_FIRST;
-    table->slots = calloc(table->slot_count, sizeof(*table->slots));
+    table->slots = calloc(table->slot_count, sizeof(struct wait_key *));
     return table->slots == NULL ? IMPEL_ERR_NOMEM : IMPEL_OK;
 }
 
@@ -82,7 +82,7 @@ static struct wait_key *key_find(const struct wait_table *table, struct impel_by
 static void table_grow(struct wait_table *table)
 {
     size_t slot_count = table->slot_count * 2;
-    struct wait_key **slots = calloc(slot_count, sizeof(*slots));
+    struct wait_key **slots = calloc(slot_count, sizeof(struct wait_key *));
 
     if (slots == NULL) {
         return; /* it works on, only slower */
