@@ -64,7 +64,7 @@ static int first_due(struct lmdb_txn *txn, int64_t *expires_ms, struct impel_byt
 
 int lmdb_expire_due(struct lmdb_txn *txn, size_t count_max, int64_t *next_ms)
 {
-    struct impel_bytes name, copy;
+    struct impel_bytes name = {0}, copy = {0};
     struct disk_key disk;
     int rc = IMPEL_OK;
 

@@ -45,7 +45,7 @@ void cmd_end(struct op *op, struct buf *out)
     resp_put_array(out, op->store->command_args);
     buf_append_bytes(out, buf_bytes(command));
     out->failed = out->failed || command->failed;
-    if (command->capacity > 1024 * 1024) {
+    if (command->capacity > (size_t)1024 * 1024) {
         buf_release(command); /* one huge entry must not be remembered for ever */
     }
 }
