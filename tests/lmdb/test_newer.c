@@ -90,6 +90,34 @@ TEST(a_file_gets_a_newer_version_when_it_has_newer_rows)
     free(url);
 }
 
+static void put_row(struct handle *handle, MDB_val key, MDB_val value)
+{
+    struct lmdb_txn txn;
+    struct impel_error err = {0};
+
+    CHECK(env_begin_write(handle->file, &txn, &err) == IMPEL_OK);
+    CHECK(row_put(&txn, DB_CATALOG, key, value) == IMPEL_OK);
+    CHECK(env_commit(handle->file, &txn, &err) == IMPEL_OK);
+}
+
+/* A row that is there, but is not what it should be. */
+static void check_changed(struct handle *handle, MDB_val key, const uint8_t *kept, size_t size)
+{
+    struct impel_error err = {0};
+    char letter = *(const char *)key.mv_data;
+    uint8_t changed[512];
+
+    memcpy(changed, kept, size);
+    changed[size - 1] ^= 0xff;
+    put_row(handle, key, (MDB_val){size, changed});
+    int found = check_contents(handle->file, NULL, NULL, &err);
+    /* Of 'i' the last byte is of a count that nothing can be held against. */
+    if (found != IMPEL_ERR_CORRUPT && letter != 'i') {
+        printf("# a wrong row '%c' was not found\n", letter);
+        CHECK(false);
+    }
+}
+
 /* Takes the first row of a letter away, has the file checked, and puts it back. */
 static void check_without(struct handle *handle, char letter)
 {
@@ -114,24 +142,9 @@ static void check_without(struct handle *handle, char letter)
     }
     CHECK(found == IMPEL_ERR_CORRUPT);
     if (size > 0) {
-        /* There, but not what it should be. */
-        CHECK(env_begin_write(handle->file, &txn, &err) == IMPEL_OK);
-        kept[size - 1] ^= 0xff;
-        CHECK(row_put(&txn, DB_CATALOG, (MDB_val){key_size, kept_key}, (MDB_val){size, kept}) ==
-              IMPEL_OK);
-        kept[size - 1] ^= 0xff;
-        CHECK(env_commit(handle->file, &txn, &err) == IMPEL_OK);
-        found = check_contents(handle->file, NULL, NULL, &err);
-        /* Of 'i' the last byte is of a count that nothing can be held against. */
-        if (found != IMPEL_ERR_CORRUPT && letter != 'i') {
-            printf("# a wrong row '%c' was not found\n", letter);
-            CHECK(false);
-        }
+        check_changed(handle, (MDB_val){key_size, kept_key}, kept, size);
     }
-    CHECK(env_begin_write(handle->file, &txn, &err) == IMPEL_OK);
-    CHECK(row_put(&txn, DB_CATALOG, (MDB_val){key_size, kept_key}, (MDB_val){size, kept}) ==
-          IMPEL_OK);
-    CHECK(env_commit(handle->file, &txn, &err) == IMPEL_OK);
+    put_row(handle, (MDB_val){key_size, kept_key}, (MDB_val){size, kept});
     CHECK(check_contents(handle->file, NULL, NULL, &err) == IMPEL_OK);
     side_unlock(&handle->file->side);
 }

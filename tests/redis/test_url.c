@@ -126,6 +126,21 @@ static int64_t slot_of(struct store *store, struct impel_bytes key)
     return slot;
 }
 
+static void check_slot(struct store *store, struct impel_bytes name, char letter)
+{
+    struct request *request = request_new(REQUEST_BEAT);
+    struct op op = {.store = (struct redis_store *)store, .request = request};
+
+    request->group = bytes_of("g}{x");
+    struct impel_bytes key = helper_key(&op, name, letter);
+    if (slot_of(store, key) != slot_of(store, name)) {
+        printf("# %.*s: %.*s\n", (int)name.size, (const char *)name.data, (int)key.size,
+               (const char *)key.data);
+        CHECK(false);
+    }
+    request_free(request);
+}
+
 TEST(the_workers_table_is_on_the_slot_of_its_stream)
 {
     static const char *const args[] = {"--cluster-enabled", "yes", NULL};
@@ -143,15 +158,7 @@ TEST(the_workers_table_is_on_the_slot_of_its_stream)
     (void)snprintf(url, sizeof(url), "unix://%s", server.socket);
     CHECK(store_open(url, NULL, &store, NULL) == IMPEL_OK);
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-        struct request *request = request_new(REQUEST_BEAT);
-        struct op op = {.store = (struct redis_store *)store, .request = request};
-        request->group = bytes_of("g}{x");
-        struct impel_bytes key = helper_key(&op, bytes_of(names[i]), i % 2 == 0 ? 'w' : 'a');
-        if (slot_of(store, key) != slot_of(store, bytes_of(names[i]))) {
-            printf("# %s: %.*s\n", names[i], (int)key.size, (const char *)key.data);
-            CHECK(false);
-        }
-        request_free(request);
+        check_slot(store, bytes_of(names[i]), i % 2 == 0 ? 'w' : 'a');
     }
     store_close(store);
     redis_server_end(&server);
