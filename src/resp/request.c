@@ -50,7 +50,7 @@ static int count_read(struct impel_bytes input,
 static int
 scan_count(struct resp_request_scan *scan, struct impel_bytes input, struct impel_error *err)
 {
-    struct impel_bytes text;
+    struct impel_bytes text = {0};
     int64_t count = 0;
     int rc = count_read(input, 0, &scan->at, &text, err);
 
@@ -71,7 +71,7 @@ scan_count(struct resp_request_scan *scan, struct impel_bytes input, struct impe
 static int
 scan_argument(struct resp_request_scan *scan, struct impel_bytes input, struct impel_error *err)
 {
-    struct impel_bytes text;
+    struct impel_bytes text = {0};
     size_t next = 0;
     int64_t size = 0;
 
@@ -168,7 +168,7 @@ static size_t escape_read(const char *at, const char *end, char *out)
     }
     if (end - at >= 2 && at[0] == '\\') {
         const char *name = memchr(names, at[1], sizeof(names) - 1);
-        *out = name != NULL ? meant[name - names] : at[1];
+        *out = (char)(name != NULL ? meant[name - names] : at[1]);
         return 2;
     }
     *out = *at;
@@ -267,7 +267,7 @@ int resp_read_request(struct impel_bytes message,
                       size_t *arg_count,
                       struct impel_error *err)
 {
-    struct impel_bytes text;
+    struct impel_bytes text = {0};
     size_t at = 0;
     int64_t count = 0, size = 0;
 

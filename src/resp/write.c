@@ -35,9 +35,10 @@ static void put_line(struct buf *buf, char type, struct impel_bytes text)
     room[0] = type;
     for (size_t i = 0; i < text.size; i++) {
         char c = ((const char *)text.data)[i];
-        room[i + 1] = c == '\r' || c == '\n' ? ' ' : c;
+        room[i + 1] = (char)(c == '\r' || c == '\n' ? ' ' : c);
     }
-    memcpy(room + text.size + 1, "\r\n", 2);
+    room[text.size + 1] = '\r';
+    room[text.size + 2] = '\n';
     buf->size += text.size + 3;
 }
 
