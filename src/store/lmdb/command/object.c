@@ -130,12 +130,12 @@ void call_memory_usage(struct call *call)
     if (rc == IMPEL_ERR_WRONG_TYPE) {
         rc = lmdb_string_get(call->txn, call->args[2], &value);
         if (call_check(call, rc)) {
-            call_reply_integer(call, (int64_t)value.size + 2 * ROW_COST);
+            call_reply_integer(call, (int64_t)value.size + (int64_t)2 * ROW_COST);
         }
     } else if (rc != IMPEL_ERR_NOT_FOUND && call_check(call, rc) &&
                entries_cost(call, stream, (uint64_t)samples, &entries) &&
                groups_cost(call, stream, &groups)) {
-        call_reply_integer(
-            call, (int64_t)(entries + groups + stream->node_count * 2 * ROW_COST + 4 * ROW_COST));
+        call_reply_integer(call,
+                           (int64_t)(entries + groups + (stream->node_count + 2) * 2 * ROW_COST));
     }
 }

@@ -122,7 +122,7 @@ static bool write_back(struct call *call)
 static bool scan_streams(struct call *call, struct scan *scan)
 {
     uint64_t number = scan->cursor;
-    struct impel_bytes name;
+    struct impel_bytes name = {0};
 
     for (int64_t i = 0; i < scan->count; i++) {
         int rc = next_stream(call, number, &number, &name);
@@ -142,7 +142,7 @@ static bool scan_streams(struct call *call, struct scan *scan)
 static bool scan_strings(struct call *call, struct scan *scan)
 {
     struct lmdb_walk walk = {.txn = NULL};
-    struct impel_bytes name;
+    struct impel_bytes name = {0};
     enum lmdb_key_kind kind;
     uint8_t letter = 'v';
     MDB_val key = {1, &letter};
@@ -187,7 +187,7 @@ void call_randomkey(struct call *call)
     uint64_t seed = (uint64_t)lmdb_now_ms(call->txn) ^ (uint64_t)(uintptr_t)call->reply;
     struct scan scan = {.streams = true, .strings = true, .list = call->reply};
     uint64_t number = 0;
-    struct impel_bytes name;
+    struct impel_bytes name = {0};
 
     if (!write_back(call) || !call_check(call, catalog_meta(call->txn))) {
         return;
