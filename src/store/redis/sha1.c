@@ -33,7 +33,7 @@ static void block_add(uint32_t state[5], const uint8_t block[BLOCK_SIZE])
     uint32_t w[80];
     uint32_t a = state[0], b = state[1], c = state[2], d = state[3], e = state[4];
 
-    for (unsigned i = 0; i < 16; i++) {
+    for (size_t i = 0; i < 16; i++) {
         w[i] = (uint32_t)block[i * 4] << 24 | (uint32_t)block[i * 4 + 1] << 16 |
                (uint32_t)block[i * 4 + 2] << 8 | block[i * 4 + 3];
     }

@@ -203,6 +203,7 @@ parse_login(struct redis_url *url, const char **at, const char *end, struct impe
     if (colon == NULL) {
         return bad(err, "a user without a password (user:password@)");
     }
+    ASSERT(colon < stop);
     rc = keep(&url->user, login, (size_t)(colon - login), err);
     rc = rc < 0 ? rc : keep(&url->password, colon + 1, (size_t)(stop - colon - 1), err);
     url->has_password = true;
