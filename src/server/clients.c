@@ -150,7 +150,7 @@ void command_client_list(struct serve *serve)
     if (kind == LIST_BAD) {
         return;
     }
-    buf_init(&text, 64 * 1024 * 1024);
+    buf_init(&text, (size_t)64 * 1024 * 1024);
     for (struct link *at = server->clients.next; at != &server->clients; at = at->next) {
         const struct client *client = LINK_OF(at, struct client, all);
         if ((client->flags & CLIENT_CLOSING) == 0 && kind != LIST_NONE &&

@@ -156,7 +156,7 @@ bool client_set_name(struct client *client, struct impel_bytes name)
         }
         memcpy(copy, name.data, name.size);
     }
-    free((void *)(uintptr_t)client->name.data);
+    free((void *)client->name.data);
     client->name = (struct impel_bytes){copy, name.size};
     return true;
 }
