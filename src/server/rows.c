@@ -113,7 +113,7 @@ int row_table_init(struct row_table *table)
     for (const struct row_spec *spec = row_specs; spec->name != NULL; spec++) {
         struct row row = {.arity = spec->arity, .flags = spec->flags, .run = spec->run};
         ASSERT(strlen(spec->name) < sizeof(row.name));
-        strcpy(row.name, spec->name);
+        memcpy(row.name, spec->name, strlen(spec->name));
         row_add(table, &row);
     }
     for (const struct command *command = lmdb_command_table; command->name != NULL; command++) {
@@ -176,7 +176,7 @@ static void error_unknown_subcommand(struct server *server,
     size_t i = 0;
 
     for (; row->name[i] != '\0'; i++) {
-        upper[i] = (char)toupper((unsigned char)row->name[i]);
+        upper[i] = (char)(toupper)((unsigned char)row->name[i]); /* in brackets: no macro */
     }
     upper[i] = '\0';
     turn_error(server, out, "ERR unknown subcommand '%.*s'. Try %s HELP.", shown_size(typed),
@@ -189,7 +189,7 @@ static bool lower_word(struct impel_bytes word, char *at, size_t room)
         return false;
     }
     for (size_t i = 0; i < word.size; i++) {
-        at[i] = (char)tolower(((const unsigned char *)word.data)[i]);
+        at[i] = (char)(tolower)(((const unsigned char *)word.data)[i]);
     }
     return true;
 }
