@@ -56,7 +56,7 @@ static void row_add_stored(struct row_table *table, const struct command *comman
     };
 
     ASSERT(strlen(command->name) < sizeof(row.name));
-    strcpy(row.name, command->name);
+    memcpy(row.name, command->name, strlen(command->name));
     if (strstr(row.name, "expire") != NULL || strcmp(row.name, "copy") == 0 ||
         strcmp(row.name, "restore") == 0) {
         row.flags |= ROW_EXPIRES;
