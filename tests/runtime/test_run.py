@@ -133,7 +133,7 @@ def a_term_after_the_time_for_getting_idle_changes_no_words(tmp):
     add(tmp, 1)
     first = worker(tmp, 'echo begun; until [ -e go ]; do sleep 0.05; done', "--until-idle=300ms",
                    "--grace", "60s")
-    first.wait_for_output("the time is over")
+    first.wait_for_output("the time for that is over")
     first.wait_for_output("begun")
     first.signal(signal.SIGTERM)
     (tmp / "go").touch()
