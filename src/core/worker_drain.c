@@ -59,6 +59,7 @@ static void cancel_running(struct worker *w)
         return;
     }
     w->cancelled = true;
+    w->grace_until_ms = w->now_ms; /* later than it was, where the worker slept */
     for (struct link *at = w->runs.next; at != &w->runs; at = at->next) {
         struct run *run = CONTAINER(at, struct run, running);
         run->stopped = true;
@@ -146,18 +147,17 @@ static void end_full(struct worker *w)
 
 void drain_step(struct worker *w)
 {
+    unblock(w);
+    if (w->now_ms >= w->grace_until_ms) {
+        cancel_running(w);
+    }
     int64_t abandon_ms = add_saturating(w->grace_until_ms, STOP_MARGIN_MS);
     bool handlers_over = w->running == 0 || w->now_ms >= abandon_ms;
-
-    unblock(w);
     if (w->replaced) {
         if (handlers_over) {
             worker_end(w, 1);
         }
         return;
-    }
-    if (w->now_ms >= w->grace_until_ms) {
-        cancel_running(w);
     }
     if (w->now_ms >= abandon_ms) {
         abandon_running(w);

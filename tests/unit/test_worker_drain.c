@@ -118,6 +118,26 @@ TEST(after_the_grace_handlers_are_cancelled_and_their_attempts_given_back)
     hand_end();
 }
 
+TEST(who_slept_through_the_grace_still_waits_for_what_was_cancelled)
+{
+    struct worker_options options = hand_options();
+    options.grace_ms = 3000;
+    hand_start(&options);
+    hand_ready();
+    hand_deliver(hand_take(REQUEST_READ), 0, 1, 1);
+    stop();
+    serve();
+    hand.now_ms += 60000; /* no tick in between */
+    hand_advance(0);
+    CHECK(hand.cancelled_count == 1 && hand.cancel_reason[0] == CANCEL_STOP);
+    CHECK(hand_count(REQUEST_RELEASE) == 0);
+    hand_outcome(1, OUTCOME_DONE);
+    serve();
+    CHECK(hand.events[EVENT_DONE] == 1 && hand.events[EVENT_RELEASED] == 0);
+    CHECK(hand.stopped && hand.exit_code == 0);
+    hand_end();
+}
+
 TEST(a_second_stop_ends_the_grace)
 {
     struct worker_options options = hand_options();
