@@ -3,7 +3,8 @@ import json
 import signal
 
 from fleet import Fleet, fresh_store, metric
-from impeltest import check, equal, impel, impel_ok, main, now, start, test, wait_for
+from impeltest import (check, equal, impel, impel_ok, main, now, start, stop_outside_its_lock, test,
+                       wait_for)
 
 
 def _fleet(tmp, *options, work=":", dead_after="1s"):
@@ -138,7 +139,7 @@ def a_worker_that_slept_is_replaced_and_says_so(tmp):
     fleet = _fleet(tmp, dead_after="500ms")
     sleeper = fleet.start("--consumer", "same")
     wait_for(lambda: fleet.group_status() and fleet.group_status()["workers"], what="the first beat")
-    sleeper.signal(signal.SIGSTOP)
+    stop_outside_its_lock(sleeper, fleet.store)
     heir = fleet.start("--consumer", "same")
     ids = fleet.add(3)
     wait_for(lambda: set(ids) <= fleet.ended(), what="the heir's work")

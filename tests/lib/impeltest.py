@@ -229,6 +229,18 @@ def impel_ok(*args, **options):
     return done.out
 
 
+def stop_outside_its_lock(process, store):
+    """SIGSTOPs a process that uses an embedded store, at a moment when it does not hold the store's lock:
+    who is stopped with it keeps everybody else out until it is continued."""
+    while True:
+        process.signal(signal.SIGSTOP)
+        done = impel("call", "DBSIZE", store=store)  # opening takes the lock
+        if done.code == 0:
+            return
+        contains(done.err, "process %d has held its lock" % process.popen.pid)
+        process.signal(signal.SIGCONT)
+
+
 def json_lines(text):
     return [json.loads(line) for line in text.split("\n") if line.strip()]
 

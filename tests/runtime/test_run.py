@@ -6,7 +6,7 @@ import signal
 import time
 
 from impeltest import (SLOWNESS, check, contains, equal, impel, impel_argv, impel_ok, json_lines, main,
-                       now, start, test, wait_for)
+                       now, start, stop_outside_its_lock, test, wait_for)
 
 GROUP = ["--stream", "orders", "--group", "billing"]
 
@@ -233,7 +233,7 @@ def a_paused_worker_loses_its_entries_and_goes_on(tmp):
     second = worker(tmp, 'echo "$IMPEL_FIELD_n $IMPEL_ATTEMPT"', *options, "--metrics-file",
                     tmp / "second", name="second")
     second.wait_for_output("working on")
-    first.signal(signal.SIGSTOP)
+    stop_outside_its_lock(first, tmp / "db")
     second.wait_for_output("0 2")
     equal(second.stop().code, 0)
     first.signal(signal.SIGCONT)
@@ -263,8 +263,7 @@ def a_worker_that_slept_and_was_replaced_ends(tmp):
     options = ["--consumer", "me", "--dead-after", "1s"]
     first = worker(tmp, "echo begun", *options, name="first")
     first.wait_for_output("begun")
-    wait_for(lambda: pending(tmp) == 0, what="the ack")  # not to stop it inside a transaction
-    first.signal(signal.SIGSTOP)
+    stop_outside_its_lock(first, tmp / "db")
     # It waits until the silence of the first is long enough, which it takes a beat to know.
     second = worker(tmp, "echo begun", *options, name="second")
     second.wait_for_output("working on")

@@ -387,8 +387,9 @@ static int env_lock_to_open(struct lmdb_env *env, struct impel_error *err)
         }
         if (now_ms - seen_ms > OPEN_LOCK_MS) {
             return error_set(err, IMPEL_ERR_BUSY,
-                             "%s: process %d has held its lock for %d s: is it stopped?", env->path,
-                             atomic_load(&header->holder), OPEN_LOCK_MS / 1000);
+                             "%s: process %d has held its lock for %d s: if it is stopped, continue it "
+                             "(kill -CONT) or kill it",
+                             env->path, atomic_load(&header->holder), OPEN_LOCK_MS / 1000);
         }
         if (now_ms - began_ms > OPEN_LOCK_MOST_MS) {
             return error_set(err, IMPEL_ERR_BUSY,
