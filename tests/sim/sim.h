@@ -155,7 +155,9 @@ struct node {
     int64_t turn_ms; /* how often it was driven at one instant */
     uint64_t turns;
     uint64_t reaps, lost_reports;
-    bool twin; /* started on purpose under a name that is in use */
+    uint64_t again_starts, again_reports; /* handlers begun with an attempt above 1 */
+    uint64_t late_acks, late_reports;     /* of what was not pending any more */
+    bool twin;                            /* started on purpose under a name that is in use */
 };
 
 enum flight_state {
@@ -251,6 +253,7 @@ struct sim {
     bool trace;
     char text[SIM_TEXT_MAX]; /* what was broken */
     uint64_t steps, requests, starts;
+    uint64_t asked[REQUEST_CALL + 1]; /* by workers, of each kind */
 };
 
 /* ---- helpers ---- */
@@ -309,7 +312,8 @@ void check_outcome(struct sim *sim,
                    struct sim_run *run,
                    enum worker_outcome outcome,
                    int64_t delay_ms);
-void check_node(struct sim *sim, struct node *node); /* capacity, hot loops */
+void check_node(struct sim *sim, struct node *node); /* capacity, hot loops, what is counted */
+void check_request(struct sim *sim, const struct node *node, const struct request *request);
 struct sim_entry *check_entry(struct sim *sim, size_t stream, struct impel_id id);
 struct sim_entry *check_add(struct sim *sim, size_t stream, struct impel_id id);
 size_t check_stream(const struct sim *sim, struct impel_bytes name); /* SIM_STREAMS_MAX: none */

@@ -143,6 +143,15 @@ void audit_left(struct sim *sim, const struct node *node)
                      sim->streams[i].name);
         }
     }
+    bool whole =
+        sim->rolled_ms < 0; /* no group was lost: then answers about it are not listened to */
+    for (size_t i = 0; i < node->options.stream_count; i++) {
+        whole = whole && sim->streams[i].moved_ms < 0;
+    }
+    if (whole && node->late_acks != node->late_reports) {
+        sim_fail(sim, "%s acknowledged %d entries too late but reported %d", node->name,
+                 (int)node->late_acks, (int)node->late_reports);
+    }
     if (node->reaps != node->lost_reports && node->last_cut_ms < 0) {
         sim_fail(sim, "%s reaped %d entries but reported %d", node->name, (int)node->reaps,
                  (int)node->lost_reports);

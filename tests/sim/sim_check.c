@@ -654,6 +654,24 @@ void check_outcome(struct sim *sim,
     }
 }
 
+/* What a worker may ask at all: never for as many as there are, nothing of a stream that it has not
+ * entered, no wait that would take much with a host that vanishes. */
+void check_request(struct sim *sim, const struct node *node, const struct request *request)
+{
+    if (request->kind != REQUEST_READ) {
+        return;
+    }
+    if (request->read.count == 0 || request->read.block_ms < 0 || request->read.block_ms > 2000) {
+        sim_fail(sim, "%s reads %d entries within %d ms", node->name, (int)request->read.count,
+                 (int)request->read.block_ms);
+    }
+    for (size_t i = 0; i < request->read.stream_count; i++) {
+        if (!node->entered[check_stream(sim, request->read.streams[i])]) {
+            sim_fail(sim, "%s reads where its first beat is not confirmed", node->name);
+        }
+    }
+}
+
 void check_node(struct sim *sim, struct node *node)
 {
     int64_t second = sim->now_ms / 1000;
@@ -674,6 +692,10 @@ void check_node(struct sim *sim, struct node *node)
     }
     if (node->ended) {
         return;
+    }
+    if (node->again_starts != node->again_reports) {
+        sim_fail(sim, "%s began %d entries again but reported %d", node->name,
+                 (int)node->again_starts, (int)node->again_reports);
     }
     struct worker_held held = worker_held(node->machine);
     uint64_t prefetch =

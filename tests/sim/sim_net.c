@@ -67,6 +67,8 @@ struct flight *net_submit(struct sim *sim, struct node *node, struct request *re
     struct flight *flight = sim_alloc(sim, sizeof(*flight));
 
     sim->requests++;
+    sim->asked[request->kind]++;
+    check_request(sim, node, request);
     flight->request = request;
     flight->node = node;
     flight->restarts = sim->restarts;

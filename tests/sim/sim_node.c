@@ -118,6 +118,7 @@ static void start(struct sim *sim, struct node *node, struct delivery *delivery)
     run->entry->starts++;
     sim->starts++;
     node->starts_in_second++;
+    node->again_starts += run->attempt > 1;
     sim_trace(sim, "%s: starts %d-%d of %s, attempt %d", node->name, (int)run->entry->id.ms,
               (int)run->entry->id.seq, sim->streams[run->entry->stream].name, (int)run->attempt);
     check_start(sim, run);
@@ -159,6 +160,8 @@ static void event(struct sim *sim, struct node *node, const struct worker_event 
     if (event->kind == EVENT_LOST_WORK) {
         node->lost_reports += event->count;
     }
+    node->again_reports += event->kind == EVENT_REDELIVERED ? event->count : 0;
+    node->late_reports += event->kind == EVENT_LATE_ACK ? event->count : 0;
     if (event->kind == EVENT_STARTED) {
         node->entered[node->streams[event->stream_index]] = true;
     }
@@ -258,6 +261,9 @@ void node_answered(struct sim *sim, struct node *node, struct request *request)
     if (!node_alive(node)) {
         request_free(request);
         return;
+    }
+    if (request->kind == REQUEST_ACK && request->status >= 0) {
+        node->late_acks += request->ack.item_count - request->ack.acked;
     }
     worker_done(node->machine, request, sim->now_ms);
     drive(sim, node);

@@ -158,6 +158,60 @@ TEST(a_worker_killed_before_its_first_handler_is_no_stranger)
     finish();
 }
 
+/* Its machine is gone, or it is stopped, while its read waits. */
+static struct node *vanished(void)
+{
+    begin();
+    struct node *a = up("a", 1, 4);
+    pass(3000);
+    CHECK(sim.blocked != NULL && sim.blocked->node == a);
+    node_pause(&sim, a, 60000);
+    (void)up("b", 2, 0);
+    pass(100);
+    return a;
+}
+
+TEST(what_a_vanished_host_was_given_last_runs_elsewhere_in_time)
+{
+    const struct node *a = vanished();
+    struct sim_entry *e = entry(PLAN_GOOD, 1000);
+    CHECK(e->delivered_to == a->index && e->starts == 0);
+    pass(6500);
+    CHECK(e->starts == 1);
+    pass(60000); /* it wakes, and finds the answer to its read */
+    CHECK(e->starts == 1 && e->place == PLACE_ACKED);
+    CHECK(node_alive(a));
+    finish();
+}
+
+TEST(a_vanished_host_takes_nothing_after_two_seconds)
+{
+    (void)vanished();
+    pass(2000);
+    struct sim_entry *e = entry(PLAN_GOOD, 1000);
+    pass(100);
+    CHECK(e->starts == 1);
+    finish();
+}
+
+TEST(what_waits_for_its_holder_alone_waits_no_longer_than_the_holder_lives)
+{
+    begin();
+    struct node *a = up("a", 1, 0);
+    pass(200);
+    struct sim_entry *e = entry(PLAN_FLAKY, 10);
+    e->fails = 1;
+    e->delay_ms = 600000;
+    (void)up("b", 1, 0);
+    pass(60000);
+    CHECK(e->starts == 1 && e->failures == 1);
+    crash(sim.nodes[e->delivered_to]);
+    pass(6500);
+    CHECK(e->starts == 2 && e->place == PLACE_ACKED);
+    (void)a;
+    finish();
+}
+
 TEST(two_sweeps_with_the_same_verdict_claim_once)
 {
     for (int64_t late_ms = 500; late_ms <= 4000; late_ms += 500) {
@@ -312,6 +366,49 @@ TEST(who_slept_while_its_name_was_taken_stops_at_once)
     CHECK(!node_alive(first));
     CHECK(first->exit_code == 1);
     CHECK(node_alive(second));
+    finish();
+}
+
+TEST(who_slept_while_its_name_was_taken_and_left_goes_on)
+{
+    begin();
+    struct node *first = up("a", 1, 0);
+    pass(200);
+    struct sim_entry *e = entry(PLAN_GOOD, 5000);
+    pass(200);
+    node_pause(&sim, first, 20000);
+    struct node *second = up("a", 1, 0);
+    pass(12000);
+    CHECK(e->starts == 2 && e->place == PLACE_ACKED);
+    node_stop(&sim, second);
+    pass(2000);
+    CHECK(!node_alive(second) && second->exit_code == 0);
+    pass(8000); /* the first wakes, with its handler just done */
+    CHECK(node_alive(first));
+    CHECK_U64(first->late_reports, 1);
+    struct sim_entry *next = entry(PLAN_GOOD, 10);
+    pass(1000);
+    CHECK(next->place == PLACE_ACKED && next->delivered_to == first->index);
+    finish();
+}
+
+TEST(who_slept_while_its_consumer_was_deleted_goes_on)
+{
+    begin();
+    struct node *a = up("a", 1, 0);
+    struct node *b = up("b", 1, 0);
+    pass(3000);
+    node_pause(&sim, a, 30000);
+    pass(20000);
+    struct model_group *group =
+        stream_group(state_stream(&sim.model.state, bytes_of("s0")), sim_group());
+    CHECK(group_consumer(group, bytes_of("a")) == NULL);
+    CHECK(group_consumer(group, bytes_of("b")) != NULL);
+    pass(15000);
+    crash(b);
+    struct sim_entry *e = entry(PLAN_GOOD, 10);
+    pass(1000);
+    CHECK(e->starts == 1 && e->delivered_to == a->index);
     finish();
 }
 

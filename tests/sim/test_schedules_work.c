@@ -176,6 +176,48 @@ TEST(poison_is_tried_as_often_as_said_with_its_waits_and_parked_once)
     finish();
 }
 
+TEST(poison_comes_to_its_limit_however_often_workers_are_replaced)
+{
+    int lives = 0;
+
+    begin();
+    struct sim_entry *e = entry(PLAN_POISON, 10);
+    while (e->place != PLACE_PARKED) {
+        struct node *node = up(NULL, 1, 0);
+        for (int64_t failures = e->failures; e->failures == failures; pass(100)) {
+            CHECK(sim.now_ms < 120000);
+        }
+        node_stop(&sim, node); /* while it waits for its retry */
+        pass(1500);
+        CHECK(!node_alive(node) && node->exit_code == 0);
+        lives++;
+    }
+    CHECK(lives == 5 && e->starts == 5);
+    /* The simulator saw that it waited each time as long as it had to. */
+    finish();
+}
+
+TEST(what_waits_for_its_retry_keeps_nobody_from_reading)
+{
+    struct sim_entry *waiting[16];
+
+    begin();
+    sim.options.policy.backoff_base_ms = sim.options.policy.backoff_cap_ms = 60000;
+    (void)up("a", 2, 2);
+    pass(200);
+    for (size_t i = 0; i < ARRAY_SIZE(waiting); i++) {
+        waiting[i] = entry(PLAN_POISON, 10);
+    }
+    pass(1000);
+    for (size_t i = 0; i < ARRAY_SIZE(waiting); i++) {
+        CHECK(waiting[i]->failures == 1);
+    }
+    struct sim_entry *e = entry(PLAN_GOOD, 10);
+    pass(200);
+    CHECK(e->place == PLACE_ACKED);
+    finish();
+}
+
 TEST(a_clean_stop_gives_everything_back)
 {
     begin();
@@ -197,6 +239,31 @@ TEST(a_clean_stop_gives_everything_back)
         CHECK(e[i]->place == PLACE_ACKED);
         CHECK(e[i]->starts == 1);
     }
+    finish();
+}
+
+TEST(what_was_given_back_is_anybodys_even_if_the_stop_is_killed)
+{
+    begin();
+    struct node *a = up("a", 1, 6);
+    pass(200);
+    struct sim_entry *e[5];
+    for (size_t i = 0; i < ARRAY_SIZE(e); i++) {
+        e[i] = entry(PLAN_GOOD, 3000);
+    }
+    pass(300);
+    CHECK(worker_held(a->machine).buffered == 4);
+    node_stop(&sim, a);
+    pass(100);
+    crash(a); /* its row is still there */
+    (void)up("b", 4, 0);
+    pass(2000);
+    CHECK(e[0]->starts == 1); /* it was running: that is for a death to settle */
+    for (size_t i = 1; i < ARRAY_SIZE(e); i++) {
+        CHECK(e[i]->starts == 1 && e[i]->burns == 0);
+    }
+    pass(10000);
+    CHECK(e[0]->starts == 2 && e[0]->place == PLACE_ACKED);
     finish();
 }
 
@@ -298,6 +365,21 @@ TEST(what_a_stranger_leaves_is_taken_after_min_idle)
     pass(5000);
     CHECK(e->starts == 1);
     CHECK(e->place == PLACE_ACKED);
+    finish();
+}
+
+TEST(a_stranger_at_its_last_delivery_has_its_time_as_well)
+{
+    begin();
+    sim.strangers_die = sim.any_fault = true;
+    sim.options.policy.max_deliveries = 1;
+    struct sim_entry *e = entry(PLAN_GOOD, 10);
+    CHECK_U64(others_foreign_read(&sim, 0, "stranger", 1), 1);
+    (void)up("a", 1, 0);
+    pass(59000);
+    CHECK(e->place == PLACE_PENDING);
+    pass(5000);
+    CHECK(e->place == PLACE_PARKED && e->starts == 0);
     finish();
 }
 
@@ -443,6 +525,40 @@ TEST(at_rest_a_worker_asks_little)
     pass(60000);
     /* A beat and a look a second, a read every two, an audit now and then. */
     CHECK(sim.requests - before < 200);
+    finish();
+}
+
+TEST(at_rest_a_worker_beats_all_the_same_and_is_never_deleted)
+{
+    begin();
+    struct node *a = up("a", 1, 0);
+    struct node *b = up("b", 1, 0);
+    pass(5000);
+    uint64_t before = sim.asked[REQUEST_BEAT];
+    pass(600000);
+    uint64_t beats = sim.asked[REQUEST_BEAT] - before;
+    CHECK(beats >= 2 * 590 && beats <= 2 * 610);
+    struct model_group *group =
+        stream_group(state_stream(&sim.model.state, bytes_of("s0")), sim_group());
+    CHECK(a->has_row[0] && group_consumer(group, bytes_of("a")) != NULL);
+    CHECK(b->has_row[0] && group_consumer(group, bytes_of("b")) != NULL);
+    finish();
+}
+
+TEST(a_group_is_swept_once_a_second_however_many_its_workers)
+{
+    begin();
+    sim.strangers_die = sim.any_fault = true;
+    (void)entry(PLAN_GOOD, 10);
+    CHECK_U64(others_foreign_read(&sim, 0, "stranger", 1), 1);
+    for (int i = 0; i < 8; i++) {
+        (void)up(NULL, 1, 0);
+    }
+    pass(3000);
+    uint64_t before = sim.asked[REQUEST_CLAIM_FROM];
+    pass(30000);
+    uint64_t walks = sim.asked[REQUEST_CLAIM_FROM] - before;
+    CHECK(walks >= 20 && walks <= 31);
     finish();
 }
 
