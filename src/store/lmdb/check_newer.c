@@ -56,7 +56,7 @@ static void check_order(struct checking *checking, MDB_val key)
     if (there) {
         memcpy(&row, found.mv_data, sizeof(row));
     }
-    int64_t time = row.owner == 0         ? INT64_MIN + row.delivered_ms
+    int64_t time = row.owner == 0         ? (int64_t)((uint64_t)row.delivered_ms ^ (1ULL << 63))
                    : row.delivered_ms < 0 ? 0
                                           : row.delivered_ms;
     if (!there || get_be64(bytes + 9) != ((uint64_t)time ^ (1ULL << 63))) {

@@ -10,11 +10,12 @@ enum {
     ORDER_KEY_SIZE = 33, /* letter, group, time, ms, seq */
 };
 
-/* Nobody's rows come first: their time is the number of their release, far below any real time. */
+/* Nobody's rows come first: their time is the number of their release, far below any real time. In 64
+ * bits without a sign, because a damaged row may say anything. */
 static int64_t order_time(const struct lmdb_pending *row)
 {
     if (row->owner == 0) {
-        return INT64_MIN + (int64_t)row->released;
+        return (int64_t)(row->released ^ (UINT64_C(1) << 63));
     }
     return row->delivered_ms < 0 ? 0 : row->delivered_ms;
 }

@@ -8,6 +8,8 @@
  *     node   lo 2 | hi 2 | flags 2 | key size 2 | key | data           offsets in an array of 2-byte
  *            branch: child page = lo + hi << 16 + flags << 32;  leaf: data size = lo + hi << 16
  *
+ * Rows lie packed from `upper` to the page's end, each of an even size.
+ *
  * In the list of free pages a value is a count and that many page numbers. Every page has one use:
  * a bitmap finds those that have two. */
 #include "store/lmdb/pages.h"
@@ -176,7 +178,9 @@ static int big_value(struct tree *tree, uint64_t page, uint64_t size, const uint
     return IMPEL_OK;
 }
 
-static int leaf_node(struct tree *tree, uint64_t page, const uint8_t *node, uint64_t room)
+/* `taken` becomes how much of the page it takes. */
+static int
+leaf_node(struct tree *tree, uint64_t page, const uint8_t *node, uint64_t room, uint64_t *taken)
 {
     uint64_t key_size = get16(node + 6);
     uint64_t size = get16(node) | (uint64_t)get16(node + 2) << 16;
@@ -188,6 +192,7 @@ static int leaf_node(struct tree *tree, uint64_t page, const uint8_t *node, uint
     if (NODE_HEAD + key_size + stored > room) {
         return bad(tree, page, "a row reaches beyond it");
     }
+    *taken = NODE_HEAD + key_size + stored;
     if ((flags & NODE_DUPLICATES) != 0 || ((flags & NODE_DB) != 0 && !tree->is_main)) {
         return bad(tree, page, "a row of a kind that does not belong there");
     }
@@ -231,13 +236,14 @@ static int page_nodes(struct tree *tree, uint64_t page, bool branch, unsigned le
 {
     struct file *file = tree->file;
     const uint8_t *at = file->map + page * file->page_size;
-    uint16_t lower = get16(at + 12);
+    uint16_t lower = get16(at + 12), upper = get16(at + 14);
     const uint8_t *previous = NULL;
+    uint64_t filled = 0;
     int rc = IMPEL_OK;
 
     for (uint16_t slot = PAGE_HEAD; rc >= 0 && slot < lower; slot = (uint16_t)(slot + 2)) {
         uint16_t offset = get16(at + slot);
-        if (offset < lower || (uint64_t)offset + NODE_HEAD > file->page_size || offset % 2 != 0) {
+        if (offset < upper || (uint64_t)offset + NODE_HEAD > file->page_size || offset % 2 != 0) {
             return bad(tree, page, "a row lies outside of it");
         }
         const uint8_t *node = at + offset;
@@ -252,9 +258,11 @@ static int page_nodes(struct tree *tree, uint64_t page, bool branch, unsigned le
         previous = node;
         uint64_t child =
             get16(node) | (uint64_t)get16(node + 2) << 16 | (uint64_t)get16(node + 4) << 32;
-        rc = branch ? tree_walk(tree, child, level + 1) : leaf_node(tree, page, node, room);
+        uint64_t taken = NODE_HEAD + (uint64_t)get16(node + 6);
+        rc = branch ? tree_walk(tree, child, level + 1) : leaf_node(tree, page, node, room, &taken);
+        filled += taken + taken % 2;
     }
-    return rc;
+    return rc >= 0 && filled != file->page_size - upper ? bad(tree, page, "its rows overlap") : rc;
 }
 
 static int tree_walk(struct tree *tree, uint64_t page, unsigned level)

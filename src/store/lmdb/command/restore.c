@@ -368,6 +368,7 @@ static bool read_stream(struct restore *restore)
         restore->entries_added = rdb_read_len(reader);
     }
     if (reader->failed || restore->length != restore->live ||
+        restore->entries_added < restore->length ||
         id_compare(restore->last_id, restore->last_seen) < 0) {
         return bad(restore);
     }
