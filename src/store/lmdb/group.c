@@ -117,7 +117,6 @@ int lmdb_group_create(struct lmdb_txn *txn,
     group->dirty = true;
     stream->group_count++;
     stream->dirty = true;
-    lmdb_signal(txn);
     if (out != NULL) {
         *out = group;
     }
