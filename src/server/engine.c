@@ -22,6 +22,8 @@ int engine_open(struct engine *engine,
     *engine = (struct engine){
         .node_size_max = NODE_SIZE_MAX,
         .node_entries_max = NODE_ENTRIES_MAX,
+        .idmp_duration_s = LMDB_IDMP_DURATION_S,
+        .idmp_iids_max = LMDB_IDMP_IIDS_MAX,
     };
     engine->request.kind = REQUEST_CALL;
     int rc = env_open(&options->env, &engine->env, err);
@@ -88,6 +90,7 @@ static int begin_write(struct engine *engine, bool *foreign, struct impel_error 
         return rc;
     }
     lmdb_node_limits(&engine->txn, engine->node_size_max, engine->node_entries_max);
+    lmdb_idmp_defaults(&engine->txn, engine->idmp_duration_s, engine->idmp_iids_max);
     /* Under the lock nobody else commits, so what differs now was done before. */
     if (env_commit_number(engine->env) != engine->seen_commit) {
         *foreign = true;
@@ -256,6 +259,10 @@ int engine_print(struct engine *engine, struct impel_bytes key, struct key_print
     } else if (rc >= 0 && out->kind == LMDB_KEY_STRING) {
         rc = lmdb_string_get(&engine->txn, key, &value);
         out->value_hash = rc >= 0 ? hash_bytes(value, 0) : 0;
+    } else if (rc >= 0 && out->kind != LMDB_KEY_NONE) {
+        struct lmdb_collection collection = {0};
+        rc = lmdb_collection_look(&engine->txn, key, &collection);
+        out->value_hash = collection.print;
     }
     return rc;
 }
@@ -290,6 +297,16 @@ int engine_group_ready(struct engine *engine,
         return IMPEL_OK;
     }
     *ready = rc < 0 || id_compare(last, group->last_id) > 0;
+    return rc;
+}
+
+int engine_list_ready(struct engine *engine, struct impel_bytes key, bool *ready)
+{
+    enum lmdb_key_kind kind = LMDB_KEY_NONE;
+
+    engine->txn.now_ms = engine->now_ms;
+    int rc = lmdb_key_kind(&engine->txn, key, &kind);
+    *ready = kind == LMDB_KEY_LIST;
     return rc;
 }
 

@@ -28,6 +28,7 @@ struct engine {
     uint32_t seen_word;     /* the file's wake word and transaction that all waiters have seen */
     uint64_t seen_commit;
     uint64_t node_size_max, node_entries_max;
+    uint32_t idmp_duration_s, idmp_iids_max;
     int64_t now_ms;          /* unix time of the command that is carried out */
     int64_t clock_offset_us; /* the wall clock minus uv_hrtime(), as of engine_clock() */
     sigset_t signals;        /* as they were before the write transaction */
@@ -42,7 +43,7 @@ struct key_print {
     enum lmdb_key_kind kind;
     uint64_t number, length, entries_added;
     struct impel_id last_id, first_id;
-    uint64_t value_hash; /* strings */
+    uint64_t value_hash; /* of anything but a stream */
     int64_t expires_ms;
 };
 
@@ -94,6 +95,8 @@ int engine_group_ready(struct engine *engine,
                        struct impel_bytes key,
                        struct impel_bytes group,
                        bool *ready);
+/* A blocked BLPOP? */
+int engine_list_ready(struct engine *engine, struct impel_bytes key, bool *ready);
 int engine_key_count(struct engine *engine, uint64_t *count);
 /* How many keys will expire, and after how long on average. */
 int engine_expire_count(struct engine *engine, uint64_t *count, int64_t *mean_ms);

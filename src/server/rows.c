@@ -262,7 +262,7 @@ bool row_keys(const struct row *row,
 {
     size_t first = (size_t)row->key_first, step = 1, count = 0;
 
-    if ((row->flags & ROW_MAY_BLOCK) != 0) {
+    if ((row->flags & ROW_MAY_BLOCK) != 0 && row->key_first == 0) {
         if (!stream_keys(args, arg_count, &first, &count)) {
             return false;
         }

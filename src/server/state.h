@@ -180,6 +180,7 @@ struct wait {
     uint64_t begun_us;   /* what it took before it blocked */
     bool failed;         /* no memory for a place */
     bool claims;         /* XREADGROUP with CLAIM: what it waits for may come with time alone */
+    bool pops;           /* BLPOP */
     int64_t deadline_ms; /* of the loop; INT64_MAX = none */
 };
 

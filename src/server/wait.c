@@ -1,4 +1,4 @@
-/* wait.c -- clients whose XREAD or XREADGROUP found nothing: who waits for which key, in which
+/* wait.c -- clients whose XREAD, XREADGROUP or BLPOP found nothing: who waits for which key, in which
  * order, and when to try again.
  *
  * "Signal, then carry out the command again": a command that may have given waiters something
@@ -233,6 +233,7 @@ int wait_begin(struct client *client, const struct turn_op *op, const struct imp
 
     *wait = (struct wait){.row = row, .begun_us = wait->begun_us};
     wait->grouped = strcmp(row->name, "xreadgroup") == 0;
+    wait->pops = strcmp(row->name, "blpop") == 0;
     client->flags |= CLIENT_BLOCKED;
     server->blocked_count++;
     link_append(&server->waiting, &client->waits);
@@ -328,11 +329,12 @@ static int wait_ready(struct client *client, bool *ready)
     struct wait *wait = &client->wait;
     int rc = IMPEL_OK;
 
-    *ready = !wait->grouped || wait->claims;
+    *ready = (!wait->grouped && !wait->pops) || wait->claims;
     for (size_t i = 0; rc >= 0 && !*ready && i < wait->place_count; i++) {
         const struct wait_key *key = wait->places[i].key;
-        rc = engine_group_ready(engine, (struct impel_bytes){key->name, key->size}, wait->group,
-                                ready);
+        struct impel_bytes name = {key->name, key->size};
+        rc = wait->pops ? engine_list_ready(engine, name, ready)
+                        : engine_group_ready(engine, name, wait->group, ready);
     }
     return rc;
 }

@@ -55,12 +55,17 @@ class StepMaker(same_server.KeyMaker):
 
     def wait_command(self):
         key = self.often([b"s", b"t"], 0.7)
+        if self.chance(0.12):
+            return [b"BLPOP", self.pick([b"q", b"q", b"text", key]), b"0"]
         count = self.maybe(0.4, [b"COUNT", self.random.randint(1, 3)])
         if self.chance(0.35):
             return [b"XREAD"] + count + [b"BLOCK", b"0", b"STREAMS", key, self.pick([b"$", b"$", self.id(0)])]
         no_ack = self.maybe(0.15, [b"NOACK"])
         return [b"XREADGROUP", b"GROUP", self.pick([b"g", b"h"]), self.consumer()] + count + \
             [b"BLOCK", b"0"] + no_ack + [b"STREAMS", key, b">"]
+
+    def pop(self, names):
+        return [b"LPUSH", names[0], b"x"]  # waits are wait_command()'s
 
     def transaction_command(self):
         return self.pick([[b"MULTI"], [b"EXEC"], [b"EXEC"], [b"DISCARD"], [b"WATCH", self.pick([b"s", b"t"])],
@@ -204,6 +209,8 @@ class Place:
 def block_key(words, queued):
     """The key for which a command may wait."""
     upper = [w.upper() for w in words]
+    if upper[0] == b"BLPOP" and queued is None and len(words) > 2:
+        return words[1]
     if queued is not None or upper[0] not in (b"XREAD", b"XREADGROUP") or b"BLOCK" not in upper:
         return None
     return words[upper.index(b"STREAMS") + 1] if b"STREAMS" in upper else None

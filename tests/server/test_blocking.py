@@ -328,4 +328,43 @@ def what_is_given_back_wakes_who_claims(tmp):
     equal(plain.result(), [["s", [["3-0", ["f", "3"]]]]])
 
 
+@test
+def who_waits_for_a_list_is_not_woken_by_a_stream(tmp):
+    served = Served(tmp)
+    r = served.client()
+    pop, second, read = waiting(served, "BLPOP q other 0", "BLPOP q 0", "XREAD BLOCK 0 STREAMS q $")
+    equal(r.info("clients")["total_blocking_keys"], 2)
+    do(r, "XADD q 5-1 f v")
+    equal(read.result(), [["q", [["5-1", ["f", "v"]]]]])
+    do(r, "DEL q", "SADD q m", "DEL q", "SET q x", "DEL q")
+    equal(r.info("clients")["blocked_clients"], 2)
+    equal(do(r, "LPUSH q a b c"), [3])
+    equal(pop.result(), ["q", "c"])
+    equal(second.result(), ["q", "b"])
+    do(r, "DEL q")
+    read, = waiting(served, "XREAD BLOCK 0 STREAMS q 0")
+    do(r, "LPUSH q d", "DEL q", "XADD q 6-1 f v")
+    equal(read.result(), [["q", [["6-1", ["f", "v"]]]]])
+
+
+@test
+def a_wait_for_a_list_ends_in_time_or_by_others(tmp):
+    served = Served(tmp)
+    r = served.client()
+    begun = now()
+    equal(r.blpop("q", timeout=0.2), None)
+    check(now() - begun >= 0.2, "too early")
+    waiter, = waiting(served, "BLPOP q 0")
+    equal(r.client_unblock(waiter.id), 1)
+    equal(waiter.result(), None)
+    waiter, = waiting(served, "BLPOP q 0")
+    pipe = r.pipeline()
+    pipe.lpush("q", "a").delete("q").execute()
+    equal(r.info("clients")["blocked_clients"], 1)
+    pipe = r.pipeline()
+    equal(pipe.lpush("q", "a", "b").blpop("q").blpop("nothing").execute(), [2, ("q", "b"), None])
+    equal(waiter.result(), ["q", "a"])
+    equal(r.exists("q"), 0)
+
+
 main()

@@ -167,4 +167,27 @@ def what_a_key_is(tmp):
     equal(r.touch("s", "t", "no"), 2)
 
 
+@test
+def idempotent_adds_go_by_what_the_server_says(tmp):
+    served = Served(tmp)
+    r = served.client()
+
+    def add(stream, iid):
+        return r.execute_command("XADD", stream, "IDMP", "p", iid, "*", "f", "v")
+
+    equal(r.config_get("stream-idmp-*"), {"stream-idmp-duration": "100", "stream-idmp-maxsize": "100"})
+    before = add("before", "one")
+    equal(r.config_set("stream-idmp-maxsize", 1), True)
+    first = add("s", "one")
+    add("s", "two")
+    check(add("s", "one") != first, "an ID was kept beyond the limit")
+    add("before", "two")
+    equal(add("before", "one"), before)
+    for name, most in [("duration", 86400), ("maxsize", 10000)]:
+        for value in (0, most + 1):
+            contains(error_of(r.config_set, "stream-idmp-" + name, value),
+                     "argument must be between 1 and %d inclusive" % most)
+    checked(served)
+
+
 main()

@@ -147,6 +147,7 @@ static void check_object(struct checking *checking, MDB_val key, MDB_val value)
         kinds[i].take(checking, number, value);
     }
     check_newer_object(checking, key, value);
+    check_other_object(checking, key, value);
 }
 
 /* ---- names ---- */
@@ -234,8 +235,10 @@ static void name_key(struct checking *checking, MDB_val key, MDB_val value)
             check_problem(checking, "stream %llu is found under a name that is not its own",
                           NUMBER(disk.number));
         }
-    } else if (disk.kind != LMDB_KEY_STRING) {
+    } else if (disk.kind == LMDB_KEY_NONE || disk.kind > LMDB_KEY_SET) {
         check_problem(checking, "a key of the unknown kind %u", disk.kind);
+    } else {
+        check_other_key(checking, &disk);
     }
 }
 
@@ -290,10 +293,9 @@ static void check_name(struct checking *checking, MDB_val key, MDB_val value)
     case 's':
     case 'G':
     case 'C':
-    case 'v':
         break;
     default:
-        if (!check_newer_row(checking, key, value)) {
+        if (!check_newer_row(checking, key, value) && !check_other_row(checking, key, value)) {
             check_problem(checking, "catalog: a row of an unknown kind");
         }
         break;
@@ -335,9 +337,9 @@ static void check_entry(struct checking *checking, MDB_val key, MDB_val value)
     checking->counts.entries++;
 }
 
-/* Counts the entries of a node. */
+/* Counts the entries of a node, which begins behind the one before. */
 static void check_node_of(struct checking *checking,
-                          const struct seen *stream,
+                          struct seen *stream,
                           struct impel_id first,
                           const struct disk_node *node)
 {
@@ -361,6 +363,13 @@ static void check_node_of(struct checking *checking,
         code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
     }
     mdb_cursor_close(cursor);
+    if (id_compare(last, first) < 0 ||
+        (stream->in_nodes > 0 && id_compare(first, stream->nodes_end) <= 0)) {
+        check_problem(checking, "stream %llu: the node at %s is out of place",
+                      NUMBER(stream->number), id_format(first, text));
+    }
+    stream->nodes_end = last;
+    stream->in_nodes += live;
     if (live != node->live || node->total == 0 || node->total < node->live) {
         check_problem(checking, "stream %llu: the node at %s has %llu entries and counts %u",
                       NUMBER(stream->number), id_format(first, text), NUMBER(live), node->live);
@@ -475,7 +484,7 @@ static void each_row(struct checking *checking,
 void check_counts_of(struct checking *checking, const struct table *table, const char *kind)
 {
     for (size_t i = 0; i < table->count && !checking->stop; i++) {
-        const struct seen *seen = &table->items[i];
+        struct seen *seen = &table->items[i];
         if (seen->names != 1) {
             check_problem(checking, "%s %llu is reached by %u names", kind, NUMBER(seen->number),
                           seen->names);
@@ -499,6 +508,19 @@ void check_counts_of(struct checking *checking, const struct table *table, const
     }
 }
 
+/* Trimming goes by nodes: what is in none of them would stay for ever. */
+static void check_in_nodes(struct checking *checking)
+{
+    for (size_t i = 0; i < checking->streams.count && !checking->stop; i++) {
+        const struct seen *stream = &checking->streams.items[i];
+        if (stream->in_nodes != stream->counted) {
+            check_problem(checking, "stream %llu has %llu entries and %llu in its nodes",
+                          NUMBER(stream->number), NUMBER(stream->counted),
+                          NUMBER(stream->in_nodes));
+        }
+    }
+}
+
 static void check_all(struct checking *checking)
 {
     if (catalog_meta(checking->txn) < 0) {
@@ -516,9 +538,11 @@ static void check_all(struct checking *checking)
         return;
     }
     check_counts_of(checking, &checking->streams, "stream");
+    check_in_nodes(checking);
     check_counts_of(checking, &checking->groups, "group");
     check_counts_of(checking, &checking->consumers, "consumer");
     check_newer_counts(checking);
+    check_other_counts(checking);
     if (checking->expiring != 0) {
         check_problem(checking, "keys that expire and rows that tell when differ in number");
     }
@@ -546,6 +570,7 @@ static int check_in(struct lmdb_txn *txn, struct checking *checking, struct impe
     free(checking->consumers.items);
     free(checking->producers.items);
     free(checking->idmps.items);
+    free(checking->others.items);
     if (checking->counts.problems > 0) {
         return error_set(err, IMPEL_ERR_CORRUPT, "%s", first.text);
     }

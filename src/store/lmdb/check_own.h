@@ -1,11 +1,11 @@
-/* check_own.h -- what check.c and check_newer.c share. */
+/* check_own.h -- what check.c, check_newer.c and check_others.c share. */
 #ifndef IMPEL_STORE_LMDB_CHECK_OWN_H
 #define IMPEL_STORE_LMDB_CHECK_OWN_H
 
 #include "store/lmdb/check.h"
 #include "store/lmdb/txn.h"
 
-/* A stream, group or consumer, and what was counted for it. */
+/* A stream, group, consumer or the like, and what was counted for it. */
 struct seen {
     uint64_t number;
     uint64_t parent;                  /* the stream of a group, the group of a consumer */
@@ -16,9 +16,14 @@ struct seen {
     struct impel_id first, last; /* of a stream: as it says */
     struct disk_node tail;
     struct impel_id tail_first;
+    struct impel_id nodes_end;  /* of a stream: the last ID of its last node so far */
+    uint64_t in_nodes;          /* entries that its nodes have */
     unsigned names;             /* how often a name leads to it */
     bool ordered;               /* a group whose whole PEL is in the order of CLAIM */
     uint64_t nobodys, in_order; /* of a group: rows that are nobody's, rows of that order */
+    enum lmdb_key_kind kind;    /* of a row 'v' */
+    bool sized;                 /* it may be a list's or a set's */
+    uint64_t head;              /* where the list begins */
 };
 
 struct table {
@@ -31,6 +36,7 @@ struct checking {
     struct disk_meta meta;
     struct table streams, groups, consumers;
     struct table producers, idmps; /* `idmps`: of each stream that has to do with idempotent adds */
+    struct table others;           /* strings, lists, sets */
     uint64_t keys;
     int64_t expiring; /* keys that expire, less the rows that tell when */
     lmdb_check_report report;
@@ -60,5 +66,13 @@ void check_newer_object(struct checking *checking, MDB_val key, MDB_val value);
 bool check_newer_row(struct checking *checking, MDB_val key, MDB_val value);
 /* After all rows were seen. */
 void check_newer_counts(struct checking *checking);
+
+/* ---- check_others.c, in the same way ---- */
+
+void check_other_object(struct checking *checking, MDB_val key, MDB_val value);
+/* A key that holds no stream. */
+void check_other_key(struct checking *checking, const struct disk_key *disk);
+bool check_other_row(struct checking *checking, MDB_val key, MDB_val value);
+void check_other_counts(struct checking *checking);
 
 #endif /* IMPEL_STORE_LMDB_CHECK_OWN_H */

@@ -8,8 +8,6 @@
 enum {
     IDMP_EXPIRE_MAX = 8, /* cleared away with one add; it makes one row itself */
     IDMP_KEY_SIZE = 25,  /* letter, number, ms, seq */
-    IDMP_DURATION_S = 100,
-    IDMP_IIDS_MAX = 100,
 };
 
 static MDB_val val_of(const struct lmdb_key *key)
@@ -37,13 +35,19 @@ static int must(struct lmdb_txn *txn, int rc)
 
 /* ---- the stream's own row ---- */
 
+void lmdb_idmp_defaults(struct lmdb_txn *txn, uint32_t duration_s, uint32_t iids_max)
+{
+    txn->idmp_duration_s = duration_s;
+    txn->idmp_iids_max = iids_max;
+}
+
 int lmdb_idmp_get(struct lmdb_txn *txn, struct lmdb_stream *stream, struct lmdb_idmp *out)
 {
     struct disk_idmp disk;
     struct lmdb_key key;
     MDB_val value;
 
-    *out = (struct lmdb_idmp){.duration_s = IDMP_DURATION_S, .iids_max = IDMP_IIDS_MAX};
+    *out = (struct lmdb_idmp){.duration_s = txn->idmp_duration_s, .iids_max = txn->idmp_iids_max};
     key_of_number(&key, 'i', stream->number);
     int rc = row_get(txn, DB_CATALOG, val_of(&key), &value);
     if (rc < 0) {
@@ -284,25 +288,24 @@ static int evict(struct lmdb_txn *txn,
     return rc;
 }
 
-int lmdb_idmp_find(struct lmdb_txn *txn,
-                   struct lmdb_stream *stream,
-                   struct impel_bytes producer_id,
-                   struct impel_bytes iid,
-                   struct impel_id *out)
+static int iid_find(struct lmdb_txn *txn,
+                    struct lmdb_stream *stream,
+                    struct lmdb_idmp *idmp,
+                    const struct lmdb_iid *iid,
+                    struct impel_id *out)
 {
-    struct lmdb_idmp idmp;
     struct producer producer = {.number = 0};
     struct lmdb_key key;
     struct impel_bytes same = {NULL, 0};
     MDB_val value;
     int64_t added_ms = 0;
-    int rc = lmdb_idmp_get(txn, stream, &idmp);
+    int rc = lmdb_idmp_get(txn, stream, idmp);
 
-    rc = rc < 0 ? rc : producer_find(txn, stream, producer_id, &producer);
+    rc = rc < 0 ? rc : producer_find(txn, stream, iid->producer, &producer);
     if (rc < 0) {
         return rc;
     }
-    key_of_name(&key, 'j', producer.number, iid);
+    key_of_name(&key, 'j', producer.number, iid->iid);
     rc = row_get(txn, DB_CATALOG, val_of(&key), &value);
     if (rc < 0) {
         return rc;
@@ -315,17 +318,54 @@ int lmdb_idmp_find(struct lmdb_txn *txn,
     if (rc < 0) {
         return rc;
     }
-    if (!bytes_equal(same, iid)) {
+    if (!bytes_equal(same, iid->iid)) {
         return lmdb_fail(txn, IMPEL_ERR_LIMIT, "two long names of the same hash");
     }
-    if (too_old(txn, &idmp, added_ms)) {
-        rc = iid_remove(txn, stream, &idmp, producer.number, id);
-        rc = rc < 0 ? rc : idmp_put(txn, stream, &idmp);
+    if (too_old(txn, idmp, added_ms)) {
+        rc = iid_remove(txn, stream, idmp, producer.number, id);
+        rc = rc < 0 ? rc : idmp_put(txn, stream, idmp);
         return rc < 0 ? rc : IMPEL_ERR_NOT_FOUND;
     }
-    idmp.duplicates++;
     *out = id;
-    return idmp_put(txn, stream, &idmp);
+    return IMPEL_OK;
+}
+
+int lmdb_idmp_look(struct lmdb_txn *txn,
+                   struct lmdb_stream *stream,
+                   struct impel_bytes producer,
+                   struct impel_bytes iid,
+                   struct impel_id *out)
+{
+    struct lmdb_iid wanted = {.producer = producer, .iid = iid};
+    struct lmdb_idmp idmp;
+    return iid_find(txn, stream, &idmp, &wanted, out);
+}
+
+int lmdb_idmp_find(struct lmdb_txn *txn,
+                   struct lmdb_stream *stream,
+                   struct impel_bytes producer,
+                   struct impel_bytes iid,
+                   struct impel_id *out)
+{
+    struct lmdb_iid wanted = {.producer = producer, .iid = iid};
+    struct lmdb_idmp idmp;
+    int rc = iid_find(txn, stream, &idmp, &wanted, out);
+
+    if (rc >= 0) {
+        idmp.duplicates++;
+        rc = idmp_put(txn, stream, &idmp);
+    }
+    return rc;
+}
+
+int lmdb_idmp_has(struct lmdb_txn *txn, struct lmdb_stream *stream, struct impel_id id, bool *has)
+{
+    struct impel_id found = ID_MIN;
+    uint64_t producer = 0;
+    int rc = first_of_stream(txn, stream, id, &found, &producer);
+
+    *has = rc >= 0 && id_equal(found, id);
+    return rc == IMPEL_ERR_NOT_FOUND ? txn->status : rc;
 }
 
 /* The producer, made if need be. */

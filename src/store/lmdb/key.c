@@ -1,4 +1,4 @@
-/* key.c -- keys: names that hold a stream or a string. */
+/* key.c -- keys: names that hold a stream or something else. */
 #include "store/lmdb/txn.h"
 
 static int key_delete(struct lmdb_txn *txn, struct impel_bytes name, const struct disk_key *disk);
@@ -26,6 +26,9 @@ static int key_read_row(struct lmdb_txn *txn, struct impel_bytes name, struct di
                                  value.mv_size - sizeof(*out)};
     if (!bytes_equal(stored, name)) {
         return lmdb_fail(txn, IMPEL_ERR_LIMIT, "two long names of the same hash");
+    }
+    if (out->kind == LMDB_KEY_NONE || out->kind > LMDB_KEY_SET) {
+        return lmdb_fail(txn, IMPEL_ERR_CORRUPT, "a key of the unknown kind %u", out->kind);
     }
     return rc;
 }
@@ -98,8 +101,10 @@ int key_remove(struct lmdb_txn *txn, struct impel_bytes name, const struct disk_
     return rc < 0 && rc != txn->status ? lmdb_fail(txn, IMPEL_ERR_CORRUPT, "a key's rows") : rc;
 }
 
-static int
-key_create(struct lmdb_txn *txn, struct impel_bytes name, enum lmdb_key_kind kind, uint64_t *number)
+int key_create(struct lmdb_txn *txn,
+               struct impel_bytes name,
+               enum lmdb_key_kind kind,
+               uint64_t *number)
 {
     struct disk_key disk = {.kind = (uint32_t)kind};
     int rc = catalog_new_number(txn, &disk.number);
@@ -226,8 +231,9 @@ static int key_delete(struct lmdb_txn *txn, struct impel_bytes name, const struc
         rc = key_stream(txn, disk, &stream);
         rc = rc < 0 ? rc : stream_destroy(txn, stream);
     } else {
+        rc = disk->kind == LMDB_KEY_STRING ? txn->status : collection_drop(txn, disk);
         key_of_number(&key, 'v', disk->number);
-        rc = row_delete(txn, DB_CATALOG, (MDB_val){key.size, key.data});
+        rc = rc < 0 ? rc : row_delete(txn, DB_CATALOG, (MDB_val){key.size, key.data});
     }
     rc = rc < 0 ? rc : catalog_meta(txn);
     if (rc < 0) {

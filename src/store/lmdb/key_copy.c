@@ -161,6 +161,8 @@ int lmdb_key_copy(struct lmdb_txn *txn, struct impel_bytes from, struct impel_by
     if (rc >= 0 && disk.kind == LMDB_KEY_STREAM) {
         rc = lmdb_stream_find(txn, from, &stream);
         rc = rc < 0 ? rc : stream_copy(txn, stream, to);
+    } else if (rc >= 0 && disk.kind != LMDB_KEY_STRING) {
+        rc = collection_copy(txn, &disk, to);
     } else if (rc >= 0) {
         rc = lmdb_string_get(txn, from, &value);
         if (rc >= 0 && !arena_copy(&txn->arena, value, &copy)) {

@@ -16,7 +16,8 @@
  * written that needs it (catalog_need_version), so that older programs open what they understand:
  *
  *     2   rows 't' (the order of CLAIM), and with them rows of the PEL that are nobody's;
- *         rows 'i', 'p', 'P', 'j', 'J', 'e' (idempotent adds) */
+ *         rows 'i', 'p', 'P', 'j', 'J', 'e' (idempotent adds); keys that hold a list or a set, and with
+ *         them rows 'l' and 'S' */
 #ifndef IMPEL_STORE_LMDB_LAYOUT_H
 #define IMPEL_STORE_LMDB_LAYOUT_H
 
@@ -31,6 +32,7 @@ enum {
     LMDB_FORMAT_FIRST = 1,          /* a new file's */
     LMDB_FORMAT_ORDER_ROWS = 2,     /* needed for rows 't' */
     LMDB_FORMAT_IDMP_ROWS = 2,      /* needed for rows 'i' and what belongs to them */
+    LMDB_FORMAT_COLLECTIONS = 2,    /* needed for lists and sets */
     LMDB_FORMAT_ORDER = 0x01020304, /* as this machine writes it */
     NAME_KEY_SIZE_MAX = 400,        /* longer names: this much of them and a hash */
     NAME_HASH_SIZE = 16,
@@ -54,7 +56,7 @@ struct disk_meta {
 struct disk_key { /* then the name */
     uint32_t kind;
     uint32_t reserved;
-    uint64_t number;    /* of the stream, or of the row 'v' of a string */
+    uint64_t number;    /* of the stream, or of the row 'v' of anything else */
     int64_t expires_ms; /* unix time; 0 = never */
 };
 
@@ -100,6 +102,13 @@ struct disk_pending {
     int64_t deliveries;
 };
 
+/* The row 'v' of a list or a set; never one of none. */
+struct disk_collection {
+    uint64_t count; /* rows 'l' or 'S' */
+    uint64_t head;  /* of a list: the position of its first element; the others follow one by one */
+    uint64_t changes; /* so that WATCH sees one that leaves the rest as it was */
+};
+
 /* Idempotent adds. An idempotent ID (IID) stands in three rows: by itself, so that a duplicate is
  * found; in its producer's order, so that the oldest goes where these are too many; and in the
  * stream's, so that what has become too old goes, whosever it is. */
@@ -118,6 +127,7 @@ struct disk_iid { /* then the IID */
     int64_t added_ms;
 };
 
+_Static_assert(sizeof(struct disk_collection) == 24, "layout");
 _Static_assert(sizeof(struct disk_idmp) == 40, "layout");
 _Static_assert(sizeof(struct disk_producer) == 16, "layout");
 _Static_assert(sizeof(struct disk_iid) == 8, "layout");

@@ -26,6 +26,9 @@
  *               'J' producer ms seq      -> struct disk_iid       then the IID
  *               'e' stream ms seq        -> producer number       all IIDs, the oldest first
  *               'a' group ms seq         -> int64_t               what a requeued entry had before
+ *               'v' number               -> the string, or struct disk_collection
+ *               'l' list position        -> the element
+ *               'S' set MEMBER           -> the member
  *     entries   stream ms seq            -> fields (layout.h)
  *     nodes     stream ms seq (first ID) -> struct disk_node      closed nodes; the open one, the
  *                                                                 tail, is in the stream's row
@@ -64,7 +67,9 @@ int64_t lmdb_now_ms(const struct lmdb_txn *txn);
 enum lmdb_key_kind {
     LMDB_KEY_NONE = 0, /* there is no such key */
     LMDB_KEY_STREAM = 1,
-    LMDB_KEY_STRING = 2, /* only so that there is another type to be wrong about */
+    LMDB_KEY_STRING = 2, /* these only so that there are other types to be wrong about */
+    LMDB_KEY_LIST = 3,
+    LMDB_KEY_SET = 4,
 };
 
 /* What the key holds; LMDB_KEY_NONE (status OK) if it does not exist. */
@@ -78,6 +83,32 @@ int lmdb_key_count(struct lmdb_txn *txn, uint64_t *count);
 int lmdb_string_set(struct lmdb_txn *txn, struct impel_bytes name, struct impel_bytes value);
 /* The value lives until the next write. NOT_FOUND, WRONG_TYPE. */
 int lmdb_string_get(struct lmdb_txn *txn, struct impel_bytes name, struct impel_bytes *value);
+
+/* Puts values before a list's first one by one; `length` is what it has then. WRONG_TYPE. */
+int lmdb_list_push(struct lmdb_txn *txn,
+                   struct impel_bytes name,
+                   const struct impel_bytes *values,
+                   size_t value_count,
+                   uint64_t *length);
+/* Takes a list's first, into `arena`; with the last one the key goes. NOT_FOUND, WRONG_TYPE. */
+int lmdb_list_pop(struct lmdb_txn *txn,
+                  struct impel_bytes name,
+                  struct arena *arena,
+                  struct impel_bytes *value);
+/* Puts members into a set; `added` is how many were not there. WRONG_TYPE. */
+int lmdb_set_add(struct lmdb_txn *txn,
+                 struct impel_bytes name,
+                 const struct impel_bytes *members,
+                 size_t member_count,
+                 uint64_t *added);
+struct lmdb_collection {
+    uint64_t count;
+    uint64_t print; /* changes with what is in it */
+};
+/* Of a name that holds a list or a set. */
+int lmdb_collection_look(struct lmdb_txn *txn,
+                         struct impel_bytes name,
+                         struct lmdb_collection *out);
 
 /* When the key expires, in unix ms; 0 = never. NOT_FOUND. */
 int lmdb_key_expires(struct lmdb_txn *txn, struct impel_bytes name, int64_t *expires_ms);
@@ -312,6 +343,13 @@ int lmdb_pending_last(struct lmdb_txn *txn, struct lmdb_group *group, struct lmd
 
 /* ---- idempotent adds (idmp.c) ---- */
 
+enum {
+    LMDB_IDMP_DURATION_S = 100, /* where nobody says otherwise */
+    LMDB_IDMP_IIDS_MAX = 100,
+    LMDB_IDMP_DURATION_MAX_S = 86400,
+    LMDB_IDMP_IIDS_MAX_MAX = 10000,
+};
+
 struct lmdb_idmp {
     uint32_t duration_s, iids_max; /* how long an IID is kept, and how many of a producer */
     uint64_t producers, iids;      /* kept now */
@@ -327,7 +365,17 @@ struct lmdb_iid {
 
 /* NOT_FOUND, and the defaults, where a stream never had any of it. */
 int lmdb_idmp_get(struct lmdb_txn *txn, struct lmdb_stream *stream, struct lmdb_idmp *out);
-/* The entry that was added under this IID, which counts as a duplicate. NOT_FOUND. */
+/* What streams have that were not told otherwise. Holds for this transaction. */
+void lmdb_idmp_defaults(struct lmdb_txn *txn, uint32_t duration_s, uint32_t iids_max);
+/* The entry that was added under this IID. NOT_FOUND. */
+int lmdb_idmp_look(struct lmdb_txn *txn,
+                   struct lmdb_stream *stream,
+                   struct impel_bytes producer,
+                   struct impel_bytes iid,
+                   struct impel_id *out);
+/* Has the entry an IID? */
+int lmdb_idmp_has(struct lmdb_txn *txn, struct lmdb_stream *stream, struct impel_id id, bool *has);
+/* As lmdb_idmp_look(), but it counts as a duplicate. */
 int lmdb_idmp_find(struct lmdb_txn *txn,
                    struct lmdb_stream *stream,
                    struct impel_bytes producer,

@@ -21,6 +21,8 @@ void lmdb_txn_init(struct lmdb_txn *txn, MDB_txn *mdb, const MDB_dbi *dbi, bool 
         .add_bytes_left = INT64_MAX,
         .disk_bytes_left = INT64_MAX,
         .node_size_max = NODE_SIZE_MAX,
+        .idmp_duration_s = LMDB_IDMP_DURATION_S,
+        .idmp_iids_max = LMDB_IDMP_IIDS_MAX,
         .node_entries_max = NODE_ENTRIES_MAX,
     };
 }

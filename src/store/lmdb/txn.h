@@ -59,6 +59,7 @@ struct lmdb_txn {
     bool meta_dirty;
     uint64_t node_size_max;
     uint64_t node_entries_max;
+    uint32_t idmp_duration_s, idmp_iids_max;
 
     struct arena arena; /* the objects below */
     struct object *objects;
@@ -179,6 +180,14 @@ int key_write(struct lmdb_txn *txn,
               struct impel_bytes name,
               const struct disk_key *old,
               const struct disk_key *disk);
+/* A new key of this name, which must not be there. */
+int key_create(struct lmdb_txn *txn,
+               struct impel_bytes name,
+               enum lmdb_key_kind kind,
+               uint64_t *number);
+/* The list or set goes, but for its row 'v'. / A copy of it under a name that must not be there. */
+int collection_drop(struct lmdb_txn *txn, const struct disk_key *disk);
+int collection_copy(struct lmdb_txn *txn, const struct disk_key *from, struct impel_bytes to);
 /* Removes both. */
 int key_remove(struct lmdb_txn *txn, struct impel_bytes name, const struct disk_key *disk);
 

@@ -184,22 +184,26 @@ static bool iid_of_fields(struct call *call, struct xadd *add)
     return true;
 }
 
+bool call_iid_given(struct call *call, struct impel_bytes word, struct impel_bytes *out)
+{
+    uint8_t *iid = arena_alloc(call->arena, 1 + word.size);
+
+    if (iid == NULL) {
+        return call_fail(call, IMPEL_ERR_NOMEM);
+    }
+    iid[0] = IID_GIVEN;
+    memcpy(iid + 1, word.data, word.size);
+    *out = (struct impel_bytes){iid, 1 + word.size};
+    return true;
+}
+
 static bool iid_settle(struct call *call, struct xadd *add)
 {
     if (!add->idempotent) {
         return true;
     }
-    if (add->iid.size == 0) {
-        return iid_of_fields(call, add);
-    }
-    uint8_t *iid = arena_alloc(call->arena, 1 + add->iid.size);
-    if (iid == NULL) {
-        return call_fail(call, IMPEL_ERR_NOMEM);
-    }
-    iid[0] = IID_GIVEN;
-    memcpy(iid + 1, add->iid.data, add->iid.size);
-    add->iid = (struct impel_bytes){iid, 1 + add->iid.size};
-    return true;
+    return add->iid.size == 0 ? iid_of_fields(call, add)
+                              : call_iid_given(call, add->iid, &add->iid);
 }
 
 static bool xadd_parse(struct call *call, struct xadd *add)

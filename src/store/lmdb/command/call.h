@@ -16,7 +16,7 @@ struct call;
 enum command_flags {
     COMMAND_WRITES = 1,     /* may change something: needs a write transaction */
     COMMAND_CONTAINER = 2,  /* the second word is the command: XGROUP, XINFO */
-    COMMAND_MAY_BLOCK = 4,  /* XREAD, XREADGROUP */
+    COMMAND_MAY_BLOCK = 4,  /* XREAD, XREADGROUP, BLPOP */
     COMMAND_SUBCOMMAND = 8, /* its name is in `name` as "xgroup|create" */
 };
 
@@ -64,6 +64,8 @@ bool call_error_integer(struct call *call);
 bool call_error_wrong_type(struct call *call);
 /* Ends with a status: no memory, or what the store said. */
 bool call_fail(struct call *call, int status);
+/* "stream" and the like; "none" for a missing key. */
+const char *key_type_name(enum lmdb_key_kind kind);
 /* True if rc >= 0; else ends with it. */
 bool call_check(struct call *call, int rc);
 
@@ -99,6 +101,9 @@ call_numbered_ids(struct call *call, size_t *index, const struct ids_errors *err
 bool call_error_id(struct call *call);
 /* Parses without setting a reply. */
 bool word_id(struct impel_bytes word, uint64_t seq_default, struct impel_id *out);
+
+/* An idempotent ID as it is kept, apart from those that IDMPAUTO makes (add.c). */
+bool call_iid_given(struct call *call, struct impel_bytes word, struct impel_bytes *out);
 
 /* ---- finding what the words name (find.c) ---- */
 

@@ -6,11 +6,6 @@
 #include "store/lmdb/command/call.h"
 #include "store/lmdb/command/commands.h"
 
-enum {
-    IDMP_DURATION_MAX_S = 86400,
-    IDMP_IIDS_MAX_MAX = 10000,
-};
-
 struct xcfgset {
     int64_t duration_s; /* 0 = not given */
     int64_t iids_max;   /* 0 = not given */
@@ -30,13 +25,13 @@ static bool xcfgset_parse(struct call *call, struct xcfgset *set)
         if (!call_integer(call, i + 1, &number)) {
             return false;
         }
-        if (duration && (number < 1 || number > IDMP_DURATION_MAX_S)) {
+        if (duration && (number < 1 || number > LMDB_IDMP_DURATION_MAX_S)) {
             return call_error(call, "ERR IDMP-DURATION must be between 1 and %d seconds",
-                              IDMP_DURATION_MAX_S);
+                              LMDB_IDMP_DURATION_MAX_S);
         }
-        if (!duration && (number < 1 || number > IDMP_IIDS_MAX_MAX)) {
+        if (!duration && (number < 1 || number > LMDB_IDMP_IIDS_MAX_MAX)) {
             return call_error(call, "ERR IDMP-MAXSIZE must be between 1 and %d entries",
-                              IDMP_IIDS_MAX_MAX);
+                              LMDB_IDMP_IIDS_MAX_MAX);
         }
         *(duration ? &set->duration_s : &set->iids_max) = number;
     }

@@ -14,7 +14,7 @@
 
 struct lmdb_txn;
 
-/* How a command that may block (XREAD, XREADGROUP with BLOCK) is kept waiting: it is carried out;
+/* How a command that may block (XREAD, XREADGROUP with BLOCK, BLPOP) is kept waiting: it is carried out;
  * if there is nothing to give, `blocked` says so and the reply already is what a timeout answers.
  * The store commits (a consumer may have been created), keeps the request, and carries it out again
  * with `again` set whenever entries were added or a group or a key went away, until it no longer

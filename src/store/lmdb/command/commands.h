@@ -12,6 +12,9 @@ void call_xtrim(struct call *call);
 /* cfgset.c */
 void call_xcfgset(struct call *call);
 
+/* idmprecord.c */
+void call_xidmprecord(struct call *call);
+
 /* delex.c */
 void call_xdelex(struct call *call);
 void call_xackdel(struct call *call);
@@ -58,9 +61,14 @@ void call_exists(struct call *call);
 void call_type(struct call *call);
 void call_keys(struct call *call);
 void call_dbsize(struct call *call);
+void call_flush(struct call *call);
+
+/* others.c */
 void call_set(struct call *call);
 void call_get(struct call *call);
-void call_flush(struct call *call);
+void call_lpush(struct call *call);
+void call_sadd(struct call *call);
+void call_blpop(struct call *call);
 
 /* expire.c */
 void call_expire(struct call *call);

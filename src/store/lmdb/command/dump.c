@@ -327,7 +327,11 @@ static bool dump_string(struct dump *dump)
     struct call *call = dump->call;
     struct impel_bytes value;
 
-    if (!call_check(call, lmdb_string_get(call->txn, call->args[1], &value))) {
+    int rc = lmdb_string_get(call->txn, call->args[1], &value);
+    if (rc == IMPEL_ERR_WRONG_TYPE) {
+        return call_error(call, "ERR lists and sets are not dumped here");
+    }
+    if (!call_check(call, rc)) {
         return false;
     }
     rdb_put_string(&dump->out, value);

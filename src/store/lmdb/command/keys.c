@@ -1,5 +1,4 @@
-/* keys.c -- commands on keys whatever they hold: DEL, EXISTS, TYPE, KEYS, DBSIZE, FLUSHALL; and the
- * least of SET and GET, so that there is another type to be wrong about. */
+/* keys.c -- commands on keys whatever they hold: DEL, EXISTS, TYPE, KEYS, DBSIZE, FLUSHALL. */
 #include "store/lmdb/command/call.h"
 #include "store/lmdb/command/commands.h"
 #include "store/lmdb/command/glob.h"
@@ -32,14 +31,21 @@ void call_exists(struct call *call)
     call_reply_integer(call, found);
 }
 
-void call_type(struct call *call)
+const char *key_type_name(enum lmdb_key_kind kind)
 {
     static const char *const names[] = {
-        [LMDB_KEY_NONE] = "none", [LMDB_KEY_STREAM] = "stream", [LMDB_KEY_STRING] = "string"};
+        [LMDB_KEY_NONE] = "none", [LMDB_KEY_STREAM] = "stream", [LMDB_KEY_STRING] = "string",
+        [LMDB_KEY_LIST] = "list", [LMDB_KEY_SET] = "set",
+    };
+    return names[kind];
+}
+
+void call_type(struct call *call)
+{
     enum lmdb_key_kind kind;
 
     if (call_check(call, lmdb_key_kind(call->txn, call->args[1], &kind))) {
-        *call->reply = value_status(names[kind]);
+        *call->reply = value_status(key_type_name(kind));
     }
 }
 
@@ -115,25 +121,4 @@ void call_flush(struct call *call)
         call_reply_ok(call);
     }
     lmdb_walk_end(&walk);
-}
-
-void call_set(struct call *call)
-{
-    if (call->arg_count != 3) {
-        call_error_syntax(call);
-    } else if (call_check(call, lmdb_string_set(call->txn, call->args[1], call->args[2]))) {
-        call_reply_ok(call);
-    }
-}
-
-void call_get(struct call *call)
-{
-    struct impel_bytes value;
-    int rc = lmdb_string_get(call->txn, call->args[1], &value);
-
-    if (rc == IMPEL_ERR_WRONG_TYPE) {
-        call_error_wrong_type(call);
-    } else if (rc != IMPEL_ERR_NOT_FOUND && call_check(call, rc)) {
-        call_bulk(call, call->reply, value);
-    }
 }

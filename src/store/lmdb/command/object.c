@@ -20,7 +20,12 @@ void call_object_encoding(struct call *call)
     enum lmdb_key_kind kind;
 
     if (object_kind_of(call, &kind)) {
-        *call->reply = value_text(kind == LMDB_KEY_STREAM ? "stream" : "raw");
+        static const char *const names[] = {[LMDB_KEY_NONE] = "",
+                                            [LMDB_KEY_STREAM] = "stream",
+                                            [LMDB_KEY_STRING] = "raw",
+                                            [LMDB_KEY_LIST] = "quicklist",
+                                            [LMDB_KEY_SET] = "hashtable"};
+        *call->reply = value_text(names[kind]);
     }
 }
 
@@ -129,8 +134,15 @@ void call_memory_usage(struct call *call)
     int rc = lmdb_stream_find(call->txn, call->args[2], &stream);
     if (rc == IMPEL_ERR_WRONG_TYPE) {
         rc = lmdb_string_get(call->txn, call->args[2], &value);
+        if (rc == IMPEL_ERR_WRONG_TYPE) {
+            struct lmdb_collection collection = {0};
+            rc = lmdb_collection_look(call->txn, call->args[2], &collection);
+            entries = collection.count * ROW_COST;
+        } else if (rc >= 0) {
+            entries = value.size;
+        }
         if (call_check(call, rc)) {
-            call_reply_integer(call, (int64_t)value.size + (int64_t)2 * ROW_COST);
+            call_reply_integer(call, (int64_t)entries + (int64_t)2 * ROW_COST);
         }
     } else if (rc != IMPEL_ERR_NOT_FOUND && call_check(call, rc) &&
                entries_cost(call, stream, (uint64_t)samples, &entries) &&

@@ -2,8 +2,8 @@
  *
  * Every stream has a number of its own that is never used again, and rows ordered by it: the cursor
  * is the number of the next one. So a scan needs no memory between its steps, gives a key that is
- * there all the time exactly once, and does not mind what comes and goes. The few strings, which
- * have no such rows, come with the last step. */
+ * there all the time exactly once, and does not mind what comes and goes. The few other keys,
+ * which have no such rows, come with the last step. */
 #include "store/lmdb/command/call.h"
 #include "store/lmdb/command/commands.h"
 #include "store/lmdb/command/glob.h"
@@ -11,13 +11,14 @@
 
 enum {
     COUNT_DEFAULT = 10,
+    ALL_KINDS = ((1 << (LMDB_KEY_SET + 1)) - 1) & ~(1 << LMDB_KEY_NONE),
 };
 
 struct scan {
     uint64_t cursor;
     int64_t count;
     struct impel_bytes pattern; /* data NULL: all */
-    bool streams, strings;      /* the types that are asked for */
+    unsigned kinds;             /* the types that are asked for, 1 << enum lmdb_key_kind each */
     struct value *list;
 };
 
@@ -40,6 +41,16 @@ static bool scan_cursor(struct call *call, uint64_t *out)
     return true;
 }
 
+static unsigned kinds_named(struct call *call, size_t index)
+{
+    for (unsigned kind = LMDB_KEY_STREAM; kind <= LMDB_KEY_SET; kind++) {
+        if (call_word_is(call, index, key_type_name((enum lmdb_key_kind)kind))) {
+            return 1U << kind;
+        }
+    }
+    return 0;
+}
+
 static bool scan_words(struct call *call, struct scan *scan)
 {
     if (!scan_cursor(call, &scan->cursor)) {
@@ -59,8 +70,7 @@ static bool scan_words(struct call *call, struct scan *scan)
         } else if (call_word_is(call, i, "MATCH")) {
             scan->pattern = call->args[i + 1];
         } else if (call_word_is(call, i, "TYPE")) {
-            scan->streams = call_word_is(call, i + 1, "stream");
-            scan->strings = call_word_is(call, i + 1, "string");
+            scan->kinds = kinds_named(call, i + 1);
         } else {
             return call_error_syntax(call);
         }
@@ -82,7 +92,7 @@ static bool scan_take(struct call *call, struct scan *scan, struct impel_bytes n
         !call_check(call, lmdb_key_kind(call->txn, item.bytes, &kind))) {
         return false;
     }
-    if (kind == LMDB_KEY_NONE) {
+    if ((scan->kinds & 1U << kind) == 0) {
         return true;
     }
     struct value *at = call_append(call, scan->list);
@@ -130,7 +140,8 @@ static bool scan_streams(struct call *call, struct scan *scan)
             scan->cursor = 0;
             return true;
         }
-        if (!call_check(call, rc) || (scan->streams && !scan_take(call, scan, name))) {
+        if (!call_check(call, rc) ||
+            ((scan->kinds & 1U << LMDB_KEY_STREAM) != 0 && !scan_take(call, scan, name))) {
             return false;
         }
         number++;
@@ -139,7 +150,7 @@ static bool scan_streams(struct call *call, struct scan *scan)
     return true;
 }
 
-static bool scan_strings(struct call *call, struct scan *scan)
+static bool scan_others(struct call *call, struct scan *scan)
 {
     struct lmdb_walk walk = {.txn = NULL};
     struct impel_bytes name = {0};
@@ -154,7 +165,7 @@ static bool scan_strings(struct call *call, struct scan *scan)
     }
     more = more < 0 ? more : lmdb_walk_keys(&walk, call->txn, (struct impel_bytes){NULL, 0});
     while (more >= 0 && (more = lmdb_next_key(&walk, &name, &kind)) > 0) {
-        if (kind == LMDB_KEY_STRING && !scan_take(call, scan, name)) {
+        if (kind != LMDB_KEY_STREAM && !scan_take(call, scan, name)) {
             break;
         }
     }
@@ -164,7 +175,7 @@ static bool scan_strings(struct call *call, struct scan *scan)
 
 void call_scan(struct call *call)
 {
-    struct scan scan = {.count = COUNT_DEFAULT, .streams = true, .strings = true};
+    struct scan scan = {.count = COUNT_DEFAULT, .kinds = ALL_KINDS};
 
     if (!scan_words(call, &scan) || !write_back(call)) {
         return;
@@ -176,7 +187,8 @@ void call_scan(struct call *call)
     pair[1].kind = VALUE_ARRAY;
     scan.list = &pair[1];
     if (!scan_streams(call, &scan) ||
-        (scan.cursor == 0 && scan.strings && !scan_strings(call, &scan))) {
+        (scan.cursor == 0 && (scan.kinds & ~(1U << LMDB_KEY_STREAM)) != 0 &&
+         !scan_others(call, &scan))) {
         return;
     }
     call_bulk_integer(call, &pair[0], scan.cursor);
@@ -185,7 +197,7 @@ void call_scan(struct call *call)
 void call_randomkey(struct call *call)
 {
     uint64_t seed = (uint64_t)lmdb_now_ms(call->txn) ^ (uint64_t)(uintptr_t)call->reply;
-    struct scan scan = {.streams = true, .strings = true, .list = call->reply};
+    struct scan scan = {.kinds = ALL_KINDS, .list = call->reply};
     uint64_t number = 0;
     struct impel_bytes name = {0};
 
@@ -201,7 +213,7 @@ void call_randomkey(struct call *call)
     if (rc == IMPEL_ERR_NOT_FOUND) {
         struct value list = {.kind = VALUE_ARRAY};
         scan.list = &list;
-        if (scan_strings(call, &scan) && list.item_count > 0) {
+        if (scan_others(call, &scan) && list.item_count > 0) {
             *call->reply = list.items[0];
         }
     } else if (call_check(call, rc)) {
