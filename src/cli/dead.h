@@ -44,8 +44,6 @@ int dead_walk(
     struct dead *dead, dead_record_fn *record, void *user, uint64_t *seen, struct impel_error *err);
 /* Whether the options name any records at all, or just all of them. */
 bool dead_selects(const struct dead *dead);
-/* `pattern` has * for any bytes and ? for one. */
-bool dead_glob(struct impel_bytes pattern, struct impel_bytes text);
 
 /* The subcommands: an exit code, or a negative status. */
 int dead_list(struct dead *dead, struct impel_error *err);

@@ -1,4 +1,5 @@
 /* dead_select.c -- which records are meant, and walking through them. */
+#include "base/glob.h"
 #include "cli/console.h"
 #include "cli/dead.h"
 #include "cli/pages.h"
@@ -7,37 +8,11 @@
 
 /* ---- which ---- */
 
-bool dead_glob(struct impel_bytes pattern, struct impel_bytes text)
-{
-    const char *p = pattern.data, *t = text.data;
-    size_t at = 0, in = 0, star = SIZE_MAX, star_in = 0;
-
-    while (in < text.size) {
-        if (at < pattern.size && p[at] == '*') {
-            star = at++;
-            star_in = in;
-        } else if (at < pattern.size && (p[at] == '?' || p[at] == t[in])) {
-            at++;
-            in++;
-        } else if (star != SIZE_MAX) {
-            /* The star takes one byte more. */
-            at = star + 1;
-            in = ++star_in;
-        } else {
-            return false;
-        }
-    }
-    while (at < pattern.size && p[at] == '*') {
-        at++;
-    }
-    return at == pattern.size;
-}
-
 static bool has_field(const struct dead_record *record, const struct dead_match *match)
 {
     for (size_t i = 0; i < record->field_count; i++) {
         if (bytes_equal(record->fields[i].name, match->name) &&
-            dead_glob(match->pattern, record->fields[i].value)) {
+            glob_matches_text(match->pattern, record->fields[i].value)) {
             return true;
         }
     }

@@ -3,8 +3,8 @@
  * A parameter is a number in the server or a fixed text. Only what has an effect can be set to
  * something new; a fixed one may be set to the value that it has, so that tools which do that on
  * connecting go on. */
+#include "base/glob.h"
 #include "server/own.h"
-#include "store/lmdb/command/glob.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* test_format.c -- showing replies, and the patterns of KEYS. What a reply looks like on a terminal
  * is tested by every line of replies.txt; here are the raw form and the kinds that no command of
  * ours answers. */
+#include "base/glob.h"
 #include "cli/format_reply.h"
-#include "store/lmdb/command/glob.h"
 #include "tap.h"
 
 static struct arena arena;
@@ -112,6 +112,24 @@ TEST(patterns)
     CHECK(glob("**", "x"));
     CHECK(glob("\\", "\\"));
     CHECK(!glob("a**b", "a"));
+}
+
+TEST(patterns_for_texts_know_no_sets)
+{
+    CHECK(glob_matches_text(bytes_of("[a?]*\\"), bytes_of("[ab] and \\")));
+    CHECK(!glob_matches_text(bytes_of("[ab]"), bytes_of("a")));
+    CHECK(!glob_matches_text(bytes_of("\\*"), bytes_of("*")));
+    CHECK(glob_matches_text(bytes_of("a*c*e"), bytes_of("acecce")));
+}
+
+TEST(names_that_are_patterns)
+{
+    CHECK(glob_is_pattern(bytes_of("orders:*")));
+    CHECK(glob_is_pattern(bytes_of("?")));
+    CHECK(glob_is_pattern(bytes_of("orders[12]")));
+    CHECK(glob_is_pattern(bytes_of("a\\*b")));
+    CHECK(!glob_is_pattern(bytes_of("{orders}:dead\\")));
+    CHECK(!glob_is_pattern(bytes_of("")));
 }
 
 TEST(patterns_are_never_slow)

@@ -1,7 +1,7 @@
 /* keys.c -- commands on keys whatever they hold: DEL, EXISTS, TYPE, KEYS, DBSIZE, FLUSHALL. */
+#include "base/glob.h"
 #include "store/lmdb/command/call.h"
 #include "store/lmdb/command/commands.h"
-#include "store/lmdb/command/glob.h"
 
 void call_del(struct call *call)
 {

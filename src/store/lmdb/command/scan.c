@@ -4,9 +4,9 @@
  * is the number of the next one. So a scan needs no memory between its steps, gives a key that is
  * there all the time exactly once, and does not mind what comes and goes. The few other keys,
  * which have no such rows, come with the last step. */
+#include "base/glob.h"
 #include "store/lmdb/command/call.h"
 #include "store/lmdb/command/commands.h"
-#include "store/lmdb/command/glob.h"
 #include "store/lmdb/txn.h"
 
 enum {

@@ -1,8 +1,8 @@
-/* glob.c -- matching a name against a pattern.
+/* glob.c -- matching a text against a pattern.
  *
  * On a mismatch only the latest `*` is tried again one byte further: an earlier one could not do
  * better, so the work is at most the product of the two lengths, whatever the pattern. */
-#include "store/lmdb/command/glob.h"
+#include "base/glob.h"
 
 /* Matches one byte against the element of the pattern at `*at`, and moves `*at` behind it. A set
  * without an end reaches to the end of the pattern. */
@@ -31,9 +31,10 @@ static bool set_matches(const uint8_t *pattern, size_t size, size_t *at, uint8_t
     return found != negated;
 }
 
-static bool element_matches(const uint8_t *pattern, size_t size, size_t *at, uint8_t byte)
+/* `all`: sets and escapes, too. */
+static bool element_matches(const uint8_t *pattern, size_t size, size_t *at, uint8_t byte, bool all)
 {
-    switch (pattern[*at]) {
+    switch (all || pattern[*at] == '?' ? pattern[*at] : '\0') {
     case '?':
         ++*at;
         return true;
@@ -48,7 +49,7 @@ static bool element_matches(const uint8_t *pattern, size_t size, size_t *at, uin
     return pattern[(*at)++] == byte;
 }
 
-bool glob_matches(struct impel_bytes pattern, struct impel_bytes text)
+static bool matches(struct impel_bytes pattern, struct impel_bytes text, bool all)
 {
     const uint8_t *p = pattern.data;
     const uint8_t *t = text.data;
@@ -61,7 +62,7 @@ bool glob_matches(struct impel_bytes pattern, struct impel_bytes text)
             star = ++at;
             star_here = here;
         } else if (at < pattern.size && here < text.size &&
-                   element_matches(p, pattern.size, &next, t[here])) {
+                   element_matches(p, pattern.size, &next, t[here], all)) {
             at = next;
             here++;
         } else if (star != SIZE_MAX && star_here < text.size) {
@@ -72,4 +73,26 @@ bool glob_matches(struct impel_bytes pattern, struct impel_bytes text)
         }
     }
     return true;
+}
+
+bool glob_matches(struct impel_bytes pattern, struct impel_bytes text)
+{
+    return matches(pattern, text, true);
+}
+
+bool glob_matches_text(struct impel_bytes pattern, struct impel_bytes text)
+{
+    return matches(pattern, text, false);
+}
+
+bool glob_is_pattern(struct impel_bytes text)
+{
+    const char *at = text.data;
+
+    for (size_t i = 0; i < text.size; i++) {
+        if (at[i] == '*' || at[i] == '?' || at[i] == '[') {
+            return true;
+        }
+    }
+    return false;
 }
