@@ -46,6 +46,7 @@ struct impel_event {
     int64_t idle_ms;             /* how long the entry had been abandoned; -1 = says nothing */
     uint64_t due;                /* of a sweep: abandoned and due, but nobody was free to take it */
     uint64_t not_due;            /* of a sweep: abandoned, but not idle for long enough yet */
+    struct impel_bytes target;   /* where it went: the consumer that has it now, the copy's ID */
 };
 
 #ifdef __cplusplus

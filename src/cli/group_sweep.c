@@ -2,6 +2,7 @@
 #include "cli/group_sweep.h"
 
 #include "cli/group_facts.h"
+#include "cli/session.h"
 #include "observe/events.h"
 
 #include <stdlib.h>
@@ -51,6 +52,7 @@ int group_sweep_init(struct group_sweep *sweep,
         .policy = options->policy,
         .logging = logging,
         .action = options->action,
+        .may_vanish = options->may_vanish,
     };
     sweep->machine = sweep_new(&machine, now_ms);
     sweep->metrics = metrics_new(&sweep->stream, 1, sweep->group);
@@ -123,34 +125,53 @@ park_reason(const struct group_sweep *sweep, const struct request *claim, size_t
     return bytes_of((sweep->action & CLAIM_PARK) != 0 && !limit ? "abandoned" : "max-deliveries");
 }
 
-/* Counted like what a worker takes over. */
+static void tell_moved(struct group_sweep *sweep, const struct request *claim, size_t i)
+{
+    const struct moved *moved = &claim->claim_from.moved[i];
+    bool requeued = (sweep->action & CLAIM_REQUEUE) != 0;
+    /* What was handed back was not abandoned. */
+    int64_t idle_ms = moved->idle_ms > IDLE_MAX_MS ? -1 : moved->idle_ms;
+    char copy[ID_TEXT_SIZE];
+    struct impel_event event;
+
+    /* Counted like what a worker takes over. */
+    metrics_note(sweep->metrics,
+                 &(struct worker_event){
+                     .kind = EVENT_CLAIMED, .count = 1, .id = moved->id, .idle_ms = idle_ms});
+    event_init(&event, requeued ? "requeued" : "handed-over", IMPEL_DEBUG,
+               requeued ? "an abandoned entry is at the end of its stream again"
+                        : "an abandoned entry was given to another consumer");
+    event.stream = sweep->stream;
+    event.group = sweep->group;
+    event.subject = claim->claim_from.owner;
+    event.target = requeued ? bytes_of(id_format(moved->copy, copy)) : claim->claim_from.heir;
+    event.id = moved->id;
+    event.attempt = moved->deliveries;
+    event.idle_ms = idle_ms;
+    logging_event(&event, sweep->logging);
+}
+
+/* A line for each entry would drown all others: that is for debugging. */
 static void take_moved(struct group_sweep *sweep, const struct request *claim)
 {
     bool requeued = (sweep->action & CLAIM_REQUEUE) != 0;
-    char copy[ID_TEXT_SIZE];
+    struct impel_event event;
 
     for (size_t i = 0; i < claim->claim_from.moved_count; i++) {
-        const struct moved *moved = &claim->claim_from.moved[i];
-        /* What was handed back was not abandoned. */
-        int64_t idle_ms = moved->idle_ms > IDLE_MAX_MS ? -1 : moved->idle_ms;
-        struct impel_event event;
-        metrics_note(sweep->metrics,
-                     &(struct worker_event){
-                         .kind = EVENT_CLAIMED, .count = 1, .id = moved->id, .idle_ms = idle_ms});
-        event_init(&event, requeued ? "requeued" : "handed-over", IMPEL_INFO,
-                   requeued ? "an abandoned entry is at the end of its stream again"
-                            : "an abandoned entry was given to another consumer");
+        tell_moved(sweep, claim, i);
+    }
+    if (claim->claim_from.moved_count > 0) {
+        event_init(&event, "recovered", IMPEL_INFO,
+                   requeued ? "abandoned entries are at the end of their stream again"
+                            : "abandoned entries were given to another consumer");
         event.stream = sweep->stream;
         event.group = sweep->group;
         event.subject = claim->claim_from.owner;
-        event.reason = requeued ? bytes_of(id_format(moved->copy, copy)) : claim->claim_from.heir;
-        event.id = moved->id;
-        event.attempt = moved->deliveries;
-        event.idle_ms = idle_ms;
+        event.target = requeued ? (struct impel_bytes){0} : claim->claim_from.heir;
+        event.count = claim->claim_from.moved_count;
         logging_event(&event, sweep->logging);
     }
     if (claim->claim_from.other_groups && !sweep->refused_told) {
-        struct impel_event event;
         event_init(&event, "requeue-refused", IMPEL_WARNING,
                    "the stream has another group, to which requeued entries would be new work: "
                    "nothing is requeued without --all-groups");
@@ -197,6 +218,7 @@ static void take_claim(struct group_sweep *sweep, const struct request *claim)
         report->due += claim->claim_from.due;
         report->not_due += claim->claim_from.not_due;
         report->parked += claim->claim_from.parked_count;
+        report->park_failed += claim->claim_from.park_failed;
         report->reaped += claim->claim_from.reaped_count;
         report->moved += claim->claim_from.moved_count;
     }
@@ -214,6 +236,7 @@ static void take_look(struct group_sweep *sweep, const struct request *look)
 /* The end of a pass: says so, and says who left what behind, if that changed. */
 static void pass_over(struct group_sweep *sweep, uint64_t due, uint64_t not_due)
 {
+    sweep->passes++;
     tell(sweep,
          &(struct worker_event){.kind = EVENT_SWEPT, .count = 1, .due = due, .not_due = not_due});
     for (size_t i = 0; due != sweep->due_told && i < sweep->report_count; i++) {
@@ -245,16 +268,21 @@ struct request *group_sweep_next(struct group_sweep *sweep, int64_t now_ms)
     return request;
 }
 
+bool group_sweep_missing(const struct group_sweep *sweep)
+{
+    return sweep->status == IMPEL_ERR_NO_GROUP || sweep->status == IMPEL_ERR_WRONG_TYPE;
+}
+
 static void take_failure(struct group_sweep *sweep, const struct request *request)
 {
-    if (request->status != sweep->status) {
-        tell(sweep, &(struct worker_event){.kind = EVENT_STORE_ERROR,
-                                           .count = 1,
-                                           .text = request->error.text[0] != '\0'
-                                                       ? request->error.text
-                                                       : status_text(request->status)});
-    }
+    int before = sweep->status;
+
     sweep->status = request->status;
+    session_failure(request, &sweep->error);
+    if (sweep->status != before && !(sweep->may_vanish && group_sweep_missing(sweep))) {
+        tell(sweep, &(struct worker_event){
+                        .kind = EVENT_STORE_ERROR, .count = 1, .text = sweep->error.text});
+    }
 }
 
 void group_sweep_done(struct group_sweep *sweep, struct request *request, int64_t now_ms)

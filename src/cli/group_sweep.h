@@ -17,6 +17,7 @@ struct owner_report {
     uint64_t due;     /* to be claimed by a worker */
     uint64_t not_due; /* not idle for long enough yet */
     uint64_t parked;
+    uint64_t park_failed; /* left pending: the dead-letter stream refused the copy */
     uint64_t reaped;
     uint64_t moved; /* requeued or handed over */
 };
@@ -29,12 +30,14 @@ struct group_sweep {
     struct logging *logging;
     struct owner_report *reports; /* of this pass */
     size_t report_count, report_capacity;
-    unsigned action;    /* enum claim_flags */
-    bool refused_told;  /* that another group forbids a requeue */
-    uint64_t due_told;  /* how many were due when it was last said */
-    struct arena names; /* of the reports */
-    uint64_t passes;    /* that are over */
-    int status;         /* of the last failed request, so that it is said once */
+    unsigned action;          /* enum claim_flags */
+    bool may_vanish;          /* then its absence is no news here */
+    bool refused_told;        /* that another group forbids a requeue */
+    uint64_t due_told;        /* how many were due when it was last said */
+    struct arena names;       /* of the reports */
+    uint64_t passes;          /* that are over */
+    int status;               /* of the last failed request, so that it is said once */
+    struct impel_error error; /* what it said */
 };
 
 struct group_sweep_options {
@@ -43,6 +46,7 @@ struct group_sweep_options {
     int64_t interval_ms;
     int64_t consumer_ttl_ms;
     unsigned action; /* enum claim_flags: what to do with what is due; 0 = only find */
+    bool may_vanish; /* a missing stream or group is only kept as the status */
 };
 
 /* The policy by which entries are judged where `action` (enum claim_flags) is done to them. */
@@ -60,6 +64,8 @@ struct request *group_sweep_next(struct group_sweep *sweep, int64_t now_ms);
 /* Takes the answer and frees it. */
 void group_sweep_done(struct group_sweep *sweep, struct request *request, int64_t now_ms);
 int64_t group_sweep_deadline(const struct group_sweep *sweep, int64_t now_ms);
+/* True if the last answer was that there is no such stream, or no such group in it. */
+bool group_sweep_missing(const struct group_sweep *sweep);
 const char *owner_state_name(enum owner_state state);
 
 #endif /* IMPEL_CLI_GROUP_SWEEP_H */

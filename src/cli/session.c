@@ -104,6 +104,17 @@ static void name_stream(const struct request *request, struct impel_error *err)
     error_set(err, cause.status, "stream '%s': %s", quoted, cause.text + size + 2);
 }
 
+void session_failure(const struct request *request, struct impel_error *err)
+{
+    *err = request->error;
+    if (err->text[0] == '\0') {
+        error_set(err, request->status, "%s: %s", request_name(request->kind),
+                  status_text(request->status));
+    }
+    err->status = request->status;
+    name_stream(request, err);
+}
+
 int session_ask(struct store *store, struct request *request, struct impel_error *err)
 {
     int rc;
@@ -113,12 +124,7 @@ int session_ask(struct store *store, struct request *request, struct impel_error
     }
     rc = store_wait(store, request, -1);
     if (rc < 0 && err != NULL) {
-        *err = request->error;
-        if (err->text[0] == '\0') {
-            error_set(err, rc, "%s: %s", request_name(request->kind), status_text(rc));
-        }
-        err->status = rc;
-        name_stream(request, err);
+        session_failure(request, err);
     }
     return rc;
 }

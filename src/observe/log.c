@@ -79,6 +79,7 @@ static void collect(struct log_fields *list, const struct impel_event *event)
     if (!id_is_zero(event->id)) {
         add_bytes(list, "id", bytes_of(id_format(event->id, list->id)));
     }
+    add_bytes(list, "target", event->target);
     add_number(list, "attempt", event->attempt > 0, event->attempt);
     add_number(list, "count", event->count > 1, (int64_t)event->count);
     add_number(list, "delay_ms", event->delay_ms >= 0, event->delay_ms);

@@ -21,9 +21,10 @@ void metrics_rest(struct metrics *metrics);
 /* The sums over all streams. */
 void metrics_sum(const struct metrics *metrics, struct impel_metrics *out);
 /* The text of `metrics` goes on with that of `next`: several groups in one file, whose form wants all
- * series of a name together. `next` (and what follows it) must outlive every use. */
+ * series of a name together. `next` (NULL: none; and what follows it) must outlive every use. */
 void metrics_link(struct metrics *metrics, const struct metrics *next);
-/* The exposition format, version 0.0.4. Names that are not UTF-8 are written with \xHH. */
+/* The exposition format, version 0.0.4; of NULL without any series. Names that are not UTF-8 are
+ * written with \xHH. */
 void metrics_text(const struct metrics *metrics, struct buf *buf);
 /* Writes the text to a file beside `path` and renames it over it: a reader sees the old or the new,
  * never half. Blocks for as long as a small write does. */

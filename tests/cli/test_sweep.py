@@ -37,7 +37,7 @@ def one_pass_parks_reaps_and_reports(tmp):
     equal(done.code, 0, done.err)
     equal(json_lines(done.out), [{"stream": "s", "group": "g", "consumer": "foreign",
                                   "state": "foreign", "abandoned": 2, "not_due": 0, "parked": 1,
-                                  "lost": 1, "moved": 0}])
+                                  "park_failed": 0, "lost": 1, "moved": 0}])
     contains(done.err, "1-0")
     contains(done.err, "2-0")
     equal(pending(db), ["3-0", "4-0"])
@@ -166,9 +166,13 @@ def sweep(db, *options, code=0):
 def what_is_requeued_reaches_workers_that_read_only_new_entries(tmp):
     db = tmp / "db"
     scene(db)
-    done = sweep(db, "--requeue")
+    done = sweep(db, "--requeue", "--log-format", "logfmt", "--log-level", "debug")
     equal([(r["parked"], r["lost"], r["moved"], r["abandoned"]) for r in json_lines(done.out)], [(1, 1, 2, 0)])
-    contains(done.err, "3-0")
+    line, = [t for t in done.err.splitlines() if "event=requeued" in t and " id=3-0 " in t]
+    copies = [t for t in call(db, "XRANGE", "s", "5-0", "+").splitlines() if "-" in t]
+    check(" target=%s " % copies[0] in line and "reason=" not in line, line)
+    line, = [t for t in done.err.splitlines() if "event=recovered" in t]
+    check("level=info" in line and "count=2" in line, line)
     equal(pending(db), [])
     call(db, "XGROUP", "DELCONSUMER", "s", "g", "foreign")
     again = call(db, "XREADGROUP", "GROUP", "g", "other", "STREAMS", "s", ">").split()
@@ -181,8 +185,8 @@ def what_was_handed_back_has_no_idle_time(tmp):
     db = tmp / "db"
     scene(db)
     call(db, "XCLAIM", "s", "g", "impel-released", "0", "4-0", "TIME", "1")
-    done = sweep(db, "--requeue", "--metrics-file", str(tmp / "prom"))
-    line, = [t for t in done.err.splitlines() if "subject=impel-released" in t]
+    done = sweep(db, "--requeue", "--metrics-file", str(tmp / "prom"), "--log-level", "debug")
+    line, = [t for t in done.err.splitlines() if "subject=impel-released" in t and "id=" in t]
     check("id=4-0" in line and "idle_ms" not in line, line)
     total = re.search(r"impel_recovery_seconds_sum\S* (\S+)", (tmp / "prom").read_text())
     check(float(total[1]) < 1e6, "the age of 1970 is among the recovery times: " + total[0])
@@ -209,8 +213,10 @@ def a_live_consumer_gets_what_is_handed_over(tmp):
     for entry in ("3-0", "4-0"):
         call(db, "XCLAIM", "s", "g", "foreign", "0", entry, "IDLE", "4000000", "JUSTID")
     done = impel("sweep", "--once", "--json", "--stream", "s", "--group", "g", "--dead-after", "500ms",
-                 "--min-idle", "1h", "--backoff", "0", "--hand-over", store=db)
+                 "--min-idle", "1h", "--backoff", "0", "--hand-over", "--log-format", "logfmt", store=db)
     equal([r["moved"] for r in json_lines(done.out)], [2], done.err)
+    line, = [t for t in done.err.splitlines() if "event=recovered" in t]
+    check("subject=foreign target=heir count=2" in line, line)
     rows = call(db, "XPENDING", "s", "g", "3-0", "4-0", "10").split("\n")
     equal(rows[1::4], ["heir", "heir"])
     equal(rows[3::4], ["2", "2"])
