@@ -1,11 +1,11 @@
-/* command_sweep.c -- impel sweep: one pass, or a daemon, over one group or all of the config file.
+/* command_sweep.c -- impel sweep: one pass, or a daemon, over all groups that are meant.
  *
- * One thread, one request at a time: a sweep is no hurry. */
+ * One thread, one request at a time: a sweep is no hurry. The groups take turns, a step each; between
+ * them go the steps that look for new groups, and those that trim. */
 #include "base/json.h"
 #include "cli/command.h"
 #include "cli/console.h"
-#include "cli/group_sweep.h"
-#include "cli/session.h"
+#include "cli/sweep_discovery.h"
 #include "cli/sweep_preview.h"
 #include "cli/sweep_trim.h"
 
@@ -16,14 +16,17 @@
 enum {
     WAIT_MS = 500, /* for the store, before asking again whether to stop */
     METRICS_MS = 1000,
+    REST_MAX_MS = 60000,
 };
 
 struct sweeper {
     struct store *store;
-    struct group_sweep *groups;
-    size_t group_count;
+    struct sweep_choices choices;
+    struct sweep_list list;
+    struct sweep_discovery discovery;
     struct logging logging;
     struct sweep_trim trim;
+    size_t trim_at; /* how far the list has been gone through to trim */
     const char *metrics_file;
     int64_t metrics_ms;  /* when it was written last */
     bool metrics_failed; /* and that was said */
@@ -74,10 +77,10 @@ static void write_metrics(struct sweeper *sweeper)
 {
     struct impel_error err = {0};
 
-    if (sweeper->metrics_file == NULL || sweeper->group_count == 0) {
+    if (sweeper->metrics_file == NULL) {
         return;
     }
-    bool failed = metrics_write(sweeper->groups[0].metrics, sweeper->metrics_file, &err) < 0;
+    bool failed = sweep_list_write_metrics(&sweeper->list, sweeper->metrics_file, &err) < 0;
     if (failed && !sweeper->metrics_failed) {
         console_error("%s", err.text);
     }
@@ -119,9 +122,25 @@ static void request_dropped(struct request *request)
     (void)request;
 }
 
-/* The next step of one group: 1 = it was asked, 0 = nothing is due, negative = a signal came. */
-static int step_group(struct sweeper *sweeper, struct group_sweep *group)
+/* 1 = it was answered, 0 = nothing was to be asked (`request` is NULL), negative = a signal came. */
+static int ask_next(struct sweeper *sweeper, struct request *request)
 {
+    if (request == NULL) {
+        return 0;
+    }
+    if (!ask(sweeper, request)) {
+        /* The store is closed next and lets go of it; so does the end of the program. */
+        request->done = request_dropped;
+        return IMPEL_ERR_CANCELLED;
+    }
+    return 1;
+}
+
+/* The next step of one group: 1 = it was asked, 0 = nothing is due, negative = a signal came. */
+static int step_group(struct sweeper *sweeper, struct swept *swept)
+{
+    struct group_sweep *group = &swept->sweep;
+
     if (stop_wanted()) {
         return IMPEL_ERR_CANCELLED;
     }
@@ -132,27 +151,77 @@ static int step_group(struct sweeper *sweeper, struct group_sweep *group)
         return IMPEL_ERR_CANCELLED;
     }
     struct request *request = group_sweep_next(group, clock_now_ms());
-    if (request == NULL) {
-        return 0;
-    }
-    if (!ask(sweeper, request)) {
-        /* The store is closed next and lets go of it; so does the end of the program. */
-        request->done = request_dropped;
-        return IMPEL_ERR_CANCELLED;
+    int rc = ask_next(sweeper, request);
+    if (rc <= 0) {
+        return rc;
     }
     group_sweep_done(group, request, clock_now_ms());
     return group->status < 0 ? 0 : 1;
 }
 
-/* All that is due now in one group: one pass, or nothing. False if a signal came. */
-static bool sweep_group(struct sweeper *sweeper, struct group_sweep *group)
+/* The next step of looking for groups, in the same way. */
+static int step_discovery(struct sweeper *sweeper, struct impel_error *err)
 {
-    int rc;
+    if (stop_wanted()) {
+        return error_set(err, IMPEL_ERR_CANCELLED, "stopped while looking for groups");
+    }
+    if (sweep_discovery_deadline(&sweeper->discovery, clock_now_ms()) > 0) {
+        return 0;
+    }
+    if (!within_budget(sweeper)) {
+        return error_set(err, IMPEL_ERR_CANCELLED, "stopped while looking for groups");
+    }
+    struct request *request = sweep_discovery_next(&sweeper->discovery, clock_now_ms());
+    int rc = ask_next(sweeper, request);
+    if (rc <= 0) {
+        return rc;
+    }
+    rc = sweep_discovery_done(&sweeper->discovery, request, clock_now_ms(), err);
+    return rc < 0 ? rc : 1;
+}
 
-    do {
-        rc = step_group(sweeper, group);
-    } while (rc > 0);
-    return rc == 0 && !stop_wanted();
+/* Trims the next stream whose turn it is. Each stream once, wherever in the list its groups begin. */
+static bool step_trim(struct sweeper *sweeper)
+{
+    struct sweep_list *list = &sweeper->list;
+
+    if (sweep_trim_due(&sweeper->trim, clock_now_ms())) {
+        sweep_trim_over(&sweeper->trim, clock_now_ms());
+        sweeper->trim_at = 0;
+        for (size_t i = 0; i < list->count; i++) {
+            list->items[i]->trim_due = i == 0 || !bytes_equal(list->items[i - 1]->sweep.stream,
+                                                              list->items[i]->sweep.stream);
+        }
+    }
+    for (; sweeper->trim_at < list->count; sweeper->trim_at++) {
+        struct swept *swept = list->items[sweeper->trim_at];
+        if (swept->trim_due && !stop_wanted() && within_budget(sweeper)) {
+            swept->trim_due = false;
+            sweep_trim_stream(&sweeper->trim, sweeper->store, swept->sweep.stream, swept->found);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Between the steps of the groups: 1 = something was done. Errors of looking are told by the looking
+ * itself, and are no reason to stop. */
+static int step_aside(struct sweeper *sweeper)
+{
+    struct impel_error err;
+    int rc = step_discovery(sweeper, &err);
+
+    if (rc == IMPEL_ERR_CANCELLED) {
+        return rc;
+    }
+    return step_trim(sweeper) || rc > 0;
+}
+
+static void forget_stream(void *user, struct impel_bytes stream)
+{
+    struct sweeper *sweeper = user;
+
+    sweep_trim_forget(&sweeper->trim, stream);
 }
 
 /* One step of each group that has something to do, so that none waits for another's long pass. 1 =
@@ -161,40 +230,57 @@ static int step_groups(struct sweeper *sweeper)
 {
     int more = 0;
 
-    for (size_t i = 0; i < sweeper->group_count; i++) {
-        int rc = step_group(sweeper, &sweeper->groups[i]);
-        if (rc < 0) {
-            return rc;
+    for (size_t i = 0; i < sweeper->list.count; i++) { /* which may grow meanwhile */
+        int rc = step_group(sweeper, sweeper->list.items[i]);
+        int aside = rc > 0 ? step_aside(sweeper) : rc;
+        if (aside < 0) {
+            return aside;
         }
         more |= rc;
     }
-    return more;
+    int aside = step_aside(sweeper);
+    sweep_list_drop_gone(&sweeper->list, forget_stream, sweeper);
+    return aside < 0 ? aside : more | aside;
 }
 
 /* ---- once ---- */
 
-/* Beats on behalf of nobody until silence means something, as long as the slowest row asks. */
+/* A beat on behalf of nobody in each group. */
+static int beat_all(struct sweeper *sweeper, struct impel_error *err)
+{
+    for (size_t i = 0; i < sweeper->list.count; i++) {
+        struct swept *swept = sweeper->list.items[i];
+        const struct group_sweep *group = &swept->sweep;
+        struct request *look = session_request(REQUEST_LOOK, group->stream, group->group);
+        if (look != NULL) {
+            look->look.flags = LOOK_BEAT;
+            look->dead_after_ms = group->policy.dead_after_ms;
+        }
+        int rc = session_ask(sweeper->store, look, err);
+        request_free(look);
+        if (rc < 0 && !(rc == IMPEL_ERR_NO_GROUP && swept->found)) {
+            return rc;
+        }
+        if (stop_wanted()) {
+            return error_set(err, IMPEL_ERR_CANCELLED, "stopped before the pass began");
+        }
+    }
+    return IMPEL_OK;
+}
+
+/* Beats until silence means something, as long as the slowest row asks. */
 static int watch_beats(struct sweeper *sweeper, struct impel_error *err)
 {
     int64_t begun_ms = clock_now_ms(), dead_after_ms = 0;
 
-    for (size_t i = 0; i < sweeper->group_count; i++) {
-        int64_t own_ms = sweeper->groups[i].policy.dead_after_ms;
+    for (size_t i = 0; i < sweeper->list.count; i++) {
+        int64_t own_ms = sweeper->list.items[i]->sweep.policy.dead_after_ms;
         dead_after_ms = own_ms > dead_after_ms ? own_ms : dead_after_ms;
     }
-    while (clock_now_ms() - begun_ms <= dead_after_ms) {
-        for (size_t i = 0; i < sweeper->group_count; i++) {
-            const struct group_sweep *group = &sweeper->groups[i];
-            struct request *look = session_request(REQUEST_LOOK, group->stream, group->group);
-            if (look != NULL) {
-                look->look.flags = LOOK_BEAT;
-                look->dead_after_ms = group->policy.dead_after_ms;
-            }
-            int rc = session_ask(sweeper->store, look, err);
-            request_free(look);
-            if (rc < 0) {
-                return rc;
-            }
+    while (sweeper->list.count > 0 && clock_now_ms() - begun_ms <= dead_after_ms) {
+        int rc = beat_all(sweeper, err);
+        if (rc < 0) {
+            return rc;
         }
         if (wait_ms(sweeper, liveness_interval_ms(dead_after_ms))) {
             return error_set(err, IMPEL_ERR_CANCELLED, "stopped before the pass began");
@@ -215,10 +301,11 @@ static void print_json(struct buf *out, const struct group_sweep *group)
         json_value(out, report->name);
         buf_appendf(out,
                     ",\"state\":\"%s\",\"abandoned\":%llu,\"not_due\":%llu,\"parked\":%llu,"
-                    "\"lost\":%llu,\"moved\":%llu}\n",
+                    "\"park_failed\":%llu,\"lost\":%llu,\"moved\":%llu}\n",
                     owner_state_name(report->state), (unsigned long long)report->due,
                     (unsigned long long)report->not_due, (unsigned long long)report->parked,
-                    (unsigned long long)report->reaped, (unsigned long long)report->moved);
+                    (unsigned long long)report->park_failed, (unsigned long long)report->reaped,
+                    (unsigned long long)report->moved);
     }
 }
 
@@ -242,6 +329,9 @@ static void print_table(struct buf *out, const struct group_sweep *group)
                         group->action & CLAIM_REQUEUE ? "requeued" : "handed over",
                         (unsigned long long)report->moved);
         }
+        if (report->park_failed > 0) {
+            buf_appendf(out, ", could not park %llu", (unsigned long long)report->park_failed);
+        }
         buf_append_text(out, "\n");
     }
     if (group->report_count == 0) {
@@ -255,8 +345,11 @@ static int print_reports(const struct sweeper *sweeper, bool json, struct impel_
     int rc;
 
     buf_init(&out, SIZE_MAX / 4);
-    for (size_t i = 0; i < sweeper->group_count; i++) {
-        (json ? print_json : print_table)(&out, &sweeper->groups[i]);
+    for (size_t i = 0; i < sweeper->list.count; i++) {
+        const struct swept *swept = sweeper->list.items[i];
+        if (swept->over) {
+            (json ? print_json : print_table)(&out, &swept->sweep);
+        }
     }
     rc = buf_status(&out);
     if (rc < 0) {
@@ -268,42 +361,49 @@ static int print_reports(const struct sweeper *sweeper, bool json, struct impel_
     return rc;
 }
 
-/* Each stream once, in whichever of the groups it was named first. */
-static void trim_streams(struct sweeper *sweeper)
+/* One pass of each group, in turns. */
+static int sweep_all(struct sweeper *sweeper, struct impel_error *err)
 {
-    if (!sweep_trim_due(&sweeper->trim, clock_now_ms())) {
-        return;
+    int rc = IMPEL_OK, more = 1;
+
+    for (size_t i = 0; i < sweeper->list.count; i++) {
+        sweep_hurry(sweeper->list.items[i]->sweep.machine, clock_now_ms());
     }
-    for (size_t i = 0; i < sweeper->group_count && !stop_wanted(); i++) {
-        struct impel_bytes stream = sweeper->groups[i].stream;
-        bool seen = false;
-        for (size_t j = 0; j < i; j++) {
-            seen |= bytes_equal(sweeper->groups[j].stream, stream);
-        }
-        if (!seen) {
-            sweep_trim_stream(&sweeper->trim, sweeper->store, stream);
+    while (more > 0) {
+        more = 0;
+        for (size_t i = 0; i < sweeper->list.count; i++) {
+            struct swept *swept = sweeper->list.items[i];
+            int step = swept->over ? 0 : step_group(sweeper, swept);
+            if (step < 0) {
+                return error_set(err, step, "stopped before the pass was over");
+            }
+            swept->over = swept->sweep.passes > 0;
+            more |= step;
         }
     }
-    sweep_trim_over(&sweeper->trim, clock_now_ms());
+    for (size_t i = 0; i < sweeper->list.count; i++) {
+        const struct swept *swept = sweeper->list.items[i];
+        bool vanished = swept->found && group_sweep_missing(&swept->sweep);
+        if (swept->sweep.status < 0 && !vanished && rc >= 0) {
+            rc = error_set(err, swept->sweep.status, "the sweep failed: %s",
+                           swept->sweep.error.text);
+        }
+    }
+    return rc;
 }
 
 static int sweep_once(struct sweeper *sweeper, bool json, struct impel_error *err)
 {
     int rc = watch_beats(sweeper, err);
 
-    for (size_t i = 0; rc >= 0 && i < sweeper->group_count; i++) {
-        struct group_sweep *group = &sweeper->groups[i];
-        sweep_hurry(group->machine, clock_now_ms());
-        if (!sweep_group(sweeper, group)) {
-            rc = error_set(err, IMPEL_ERR_CANCELLED, "stopped before the pass was over");
-        } else if (group->status < 0) {
-            rc = error_set(err, group->status, "the sweep failed: %s", status_text(group->status));
-        }
+    rc = rc < 0 ? rc : sweep_all(sweeper, err);
+    while (rc >= 0 && step_trim(sweeper)) {
     }
-    if (rc >= 0) {
-        trim_streams(sweeper);
+    if (rc == IMPEL_ERR_CANCELLED) {
+        return rc;
     }
-    return rc < 0 ? rc : print_reports(sweeper, json, err);
+    int printed = print_reports(sweeper, json, rc < 0 ? NULL : err);
+    return rc < 0 ? rc : printed;
 }
 
 /* Shows what a pass would do, and does none of it. */
@@ -311,26 +411,45 @@ static int preview(struct sweeper *sweeper, const struct options *options, struc
 {
     int rc = IMPEL_OK;
 
-    for (size_t i = 0; rc >= 0 && i < sweeper->group_count; i++) {
-        const struct group_sweep *group = &sweeper->groups[i];
+    for (size_t i = 0; rc >= 0 && i < sweeper->list.count; i++) {
+        const struct swept *swept = sweeper->list.items[i];
+        const struct group_sweep *group = &swept->sweep;
+        int64_t ttl_ms = swept->choice->options->consumer_ttl_ms;
         struct sweep_preview shown = {
             .store = sweeper->store,
             .pace = &sweeper->pace,
             .policy = group->policy,
-            .consumer_ttl_ms = options->consumer_ttl_ms > 0 ? options->consumer_ttl_ms : -1,
+            .consumer_ttl_ms = ttl_ms > 0 ? ttl_ms : -1,
             .action = group->action,
             .list = options->dry_run,
             .json = options->json,
         };
         rc = sweep_preview_print(&shown, group->stream, group->group, err);
+        rc = rc == IMPEL_ERR_NO_GROUP && swept->found ? IMPEL_OK : rc; /* gone since */
     }
-    if (rc >= 0 && options->dry_run) {
-        trim_streams(sweeper);
+    while (rc >= 0 && options->dry_run && step_trim(sweeper)) {
     }
     return rc;
 }
 
 /* ---- daemon ---- */
+
+/* How long nothing is due. */
+static int64_t rest_ms(const struct sweeper *sweeper)
+{
+    int64_t now_ms = clock_now_ms(), rest_ms = REST_MAX_MS;
+    int64_t own_ms = sweep_discovery_deadline(&sweeper->discovery, now_ms);
+
+    rest_ms = own_ms < rest_ms ? own_ms : rest_ms;
+    for (size_t i = 0; i < sweeper->list.count; i++) {
+        const struct group_sweep *group = &sweeper->list.items[i]->sweep;
+        own_ms = group_sweep_deadline(group, now_ms);
+        /* A store that refuses is asked again, but not without a pause. */
+        own_ms = group->status < 0 && own_ms < WAIT_MS ? WAIT_MS : own_ms;
+        rest_ms = own_ms < rest_ms ? own_ms : rest_ms;
+    }
+    return rest_ms < 1 ? 1 : rest_ms;
+}
 
 static void sweep_on(struct sweeper *sweeper)
 {
@@ -339,20 +458,12 @@ static void sweep_on(struct sweeper *sweeper)
         if (more < 0) {
             return;
         }
-        int64_t now_ms = clock_now_ms(), deadline_ms = more > 0 ? 0 : INT64_C(60000);
-        for (size_t i = 0; i < sweeper->group_count; i++) {
-            struct group_sweep *group = &sweeper->groups[i];
-            int64_t own_ms = group_sweep_deadline(group, now_ms);
-            /* A store that refuses is asked again, but not without a pause. */
-            own_ms = group->status < 0 && own_ms < WAIT_MS ? WAIT_MS : own_ms;
-            deadline_ms = own_ms < deadline_ms ? own_ms : deadline_ms;
-        }
-        trim_streams(sweeper);
+        int64_t now_ms = clock_now_ms();
         if (now_ms - sweeper->metrics_ms >= METRICS_MS) {
             sweeper->metrics_ms = now_ms;
             write_metrics(sweeper);
         }
-        if (stop_wanted() || (more == 0 && wait_ms(sweeper, deadline_ms < 1 ? 1 : deadline_ms))) {
+        if (stop_wanted() || (more == 0 && wait_ms(sweeper, rest_ms(sweeper)))) {
             return;
         }
     }
@@ -382,15 +493,18 @@ static int action_of(const struct options *options, unsigned *action, struct imp
 }
 
 /* A requeue into a stream with another group is refused before anything is done. The step itself
- * refuses it too, where the other group comes later. */
+ * refuses it too: where the other group comes later, and where a pattern found the stream, of which
+ * others need not suffer. */
 static int check_groups(struct sweeper *sweeper, struct impel_error *err)
 {
     int rc = IMPEL_OK;
 
-    for (size_t i = 0; rc >= 0 && i < sweeper->group_count; i++) {
-        const struct group_sweep *group = &sweeper->groups[i];
+    for (size_t i = 0; rc >= 0 && i < sweeper->list.count; i++) {
+        const struct swept *swept = sweeper->list.items[i];
+        const struct group_sweep *group = &swept->sweep;
         char stream[64];
-        if ((group->action & (CLAIM_REQUEUE | CLAIM_ALL_GROUPS)) != CLAIM_REQUEUE) {
+        if ((group->action & (CLAIM_REQUEUE | CLAIM_ALL_GROUPS)) != CLAIM_REQUEUE ||
+            !swept->stream_given) {
             continue;
         }
         struct request *info =
@@ -408,70 +522,53 @@ static int check_groups(struct sweeper *sweeper, struct impel_error *err)
     return rc;
 }
 
-static int add_group(struct sweeper *sweeper, struct options *options, struct impel_error *err)
+static int
+add_choice(struct sweep_choices *choices, struct options *options, struct impel_error *err)
 {
-    struct group_sweep_options sweep = {
-        .policy = options_policy(options),
-        .interval_ms = options->interval_ms,
-        .consumer_ttl_ms = options->consumer_ttl_ms,
-    };
+    struct sweep_choice *choice = &choices->items[choices->count];
 
     if (options->streams.count == 0) {
         return command_needs("stream", err);
     }
-    int bad = action_of(options, &sweep.action, err);
-    if (bad < 0) {
-        return bad;
+    if (options->dead_letter != NULL &&
+        names_match(&options->streams, bytes_of(options->dead_letter)) == NAME_GIVEN) {
+        return error_set(err, IMPEL_ERR_INVALID,
+                         "the dead-letter stream must be another than the stream itself");
     }
-    for (size_t i = 0; i < options->streams.count; i++) {
-        struct group_sweep *groups =
-            realloc(sweeper->groups, (sweeper->group_count + 1) * sizeof(*groups));
-        sweep.stream = bytes_of(options->streams.texts[i]);
-        sweep.group = bytes_of(options->group);
-        if (groups == NULL ||
-            !options_dead_letter(options, &options->arena, sweep.stream, &sweep.dead_letter)) {
-            sweeper->groups = groups == NULL ? sweeper->groups : groups;
-            return error_set(err, IMPEL_ERR_NOMEM, "out of memory");
-        }
-        sweeper->groups = groups;
-        if (bytes_equal(sweep.dead_letter, sweep.stream)) {
-            return error_set(err, IMPEL_ERR_INVALID,
-                             "the dead-letter stream must be another than the stream itself");
-        }
-        int rc = group_sweep_init(&groups[sweeper->group_count], &sweep, &sweeper->logging,
-                                  clock_now_ms());
-        if (rc < 0) {
-            return error_set(err, rc, "%s", status_text(rc));
-        }
-        sweeper->group_count++;
-    }
-    return IMPEL_OK;
+    choice->options = options;
+    int rc = action_of(options, &choice->action, err);
+    choices->count += rc >= 0;
+    return rc;
 }
 
-/* Each group of the config file with its own options; these live in `options->arena`'s company. */
-static int add_config_groups(struct sweeper *sweeper,
-                             struct options *options,
-                             struct options *of_group,
-                             struct impel_error *err)
+/* The command line is one choice; without --group each item of the config file is one, with its own
+ * options in `of_item`. */
+static int make_choices(struct sweep_choices *choices,
+                        struct options *options,
+                        struct options *of_item,
+                        size_t item_count,
+                        struct impel_error *err)
 {
-    size_t i = 0;
-
-    for (const struct group_config *group = options->groups; group != NULL; group = group->next) {
+    choices->items = arena_calloc(&options->arena, item_count + 1, sizeof(*choices->items));
+    if (choices->items == NULL || of_item == NULL) {
+        return error_set(err, IMPEL_ERR_NOMEM, "out of memory");
+    }
+    if (options->group != NULL) {
+        return add_choice(choices, options, err);
+    }
+    for (size_t i = 0; i < item_count; i++) {
         struct parse_input input = *options->input;
-        input.group = group->name;
-        int rc = options_parse(&of_group[i], &input, err);
-        if (rc >= 0) {
-            rc = add_group(sweeper, &of_group[i], err);
-        }
+        input.group_item = i + 1;
+        int rc = options_parse(&of_item[i], &input, err);
+        rc = rc < 0 ? rc : add_choice(choices, &of_item[i], err);
         if (rc < 0) {
             return rc;
         }
-        i++;
     }
     return IMPEL_OK;
 }
 
-static size_t count_groups(const struct options *options)
+static size_t count_items(const struct options *options)
 {
     size_t count = 0;
     for (const struct group_config *group = options->groups; group != NULL; group = group->next) {
@@ -480,33 +577,47 @@ static size_t count_groups(const struct options *options)
     return count;
 }
 
+/* Finds all that is meant now, for what looks only once. */
+static int find_all(struct sweeper *sweeper, struct impel_error *err)
+{
+    int rc = 1;
+
+    while (rc > 0) {
+        rc = step_discovery(sweeper, err);
+    }
+    rc = rc < 0 ? rc : sweep_discovery_check(&sweeper->discovery, err);
+    if (rc >= 0 && sweeper->list.count == 0) {
+        console_note("no stream and group in this store is meant: there is nothing to do");
+    }
+    return rc;
+}
+
 static int run(struct sweeper *sweeper, struct options *options, struct impel_error *err)
 {
+    bool looks = options->report || options->dry_run;
+    bool once = looks || options->once;
     int rc = session_open_existing(options, &sweeper->store, err);
 
     if (rc < 0) {
         return rc;
     }
-    sweeper->metrics_file = options->metrics_file;
+    sweeper->metrics_file = looks ? NULL : options->metrics_file;
     sweeper->pace.budget = options->budget;
-    for (size_t i = 1; i < sweeper->group_count; i++) {
-        metrics_link(sweeper->groups[i - 1].metrics, sweeper->groups[i].metrics);
-    }
-    rc = check_groups(sweeper, err);
+    sweep_discovery_init(&sweeper->discovery, &sweeper->choices, &sweeper->list, once);
+    rc = once ? find_all(sweeper, err) : IMPEL_OK;
+    rc = rc < 0 ? rc : check_groups(sweeper, err);
     if (rc < 0) {
         store_close(sweeper->store);
         return rc;
     }
-    if (options->report || options->dry_run) {
+    if (looks) {
         rc = preview(sweeper, options, err);
-    } else if (options->once) {
+    } else if (once) {
         rc = sweep_once(sweeper, options->json, err);
     } else {
         sweep_on(sweeper);
     }
-    if (!options->report && !options->dry_run) {
-        write_metrics(sweeper);
-    }
+    write_metrics(sweeper);
     store_close(sweeper->store);
     return rc;
 }
@@ -514,36 +625,28 @@ static int run(struct sweeper *sweeper, struct options *options, struct impel_er
 int command_sweep(struct options *options, struct impel_error *err)
 {
     struct sweeper sweeper = {0};
-    size_t config_count = count_groups(options);
-    struct options *of_group = NULL;
+    size_t item_count = count_items(options);
+    struct options *of_item = arena_calloc(&options->arena, item_count + 1, sizeof(*of_item));
     int rc;
 
-    if (options->group == NULL && config_count == 0) {
+    if (options->group == NULL && item_count == 0) {
         return command_needs("group", err);
     }
     logging_init(&sweeper.logging, options);
+    sweeper.list.logging = &sweeper.logging;
     sweep_trim_init(&sweeper.trim, options, &sweeper.logging);
     if (!options->report && !options->dry_run) { /* what only looks may just be killed */
         block_signals(&sweeper.before);
         signal(SIGTERM, on_signal);
         signal(SIGINT, on_signal);
     }
-    if (options->group != NULL) {
-        rc = add_group(&sweeper, options, err);
-    } else {
-        of_group = arena_calloc(&options->arena, config_count, sizeof(*of_group));
-        rc = of_group == NULL ? error_set(err, IMPEL_ERR_NOMEM, "out of memory")
-                              : add_config_groups(&sweeper, options, of_group, err);
-    }
-    if (rc >= 0) {
-        rc = run(&sweeper, options, err);
-    }
-    for (size_t i = 0; i < sweeper.group_count; i++) {
-        group_sweep_release(&sweeper.groups[i]);
-    }
-    free(sweeper.groups);
-    for (size_t i = 0; of_group != NULL && i < config_count; i++) {
-        options_release(&of_group[i]);
+    rc = make_choices(&sweeper.choices, options, of_item, item_count, err);
+    rc = rc < 0 ? rc : sweep_list_add_given(&sweeper.list, &sweeper.choices, err);
+    rc = rc < 0 ? rc : run(&sweeper, options, err);
+    sweep_discovery_release(&sweeper.discovery);
+    sweep_list_release(&sweeper.list);
+    for (size_t i = 0; of_item != NULL && i < item_count; i++) {
+        options_release(&of_item[i]);
     }
     sweep_trim_release(&sweeper.trim);
     logging_release(&sweeper.logging);

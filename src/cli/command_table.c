@@ -60,9 +60,24 @@ const struct command command_table[] = {
             "With --trim it also removes, once a minute, what every group of these streams has "
             "finished with (see impel trim); it says when that frees something, and, when it "
             "begins, that a group is stalled or has lost entries to others' trimming.\n\n"
+            "Several streams and groups may be given, and patterns: --stream 'orders:*' --group "
+            "'*' "
+            "means every group of every such stream. A stream that is named, with one group that "
+            "is "
+            "named, is swept whether it is there or not; everything else is looked for, again and "
+            "again: what is new is swept within ten times --interval (10 s), or as long as it "
+            "takes "
+            "to ask about each of these streams once, with at most half of the --budget; what is "
+            "gone is dropped. Patterns do not mean dead-letter streams, the audits beside them, "
+            "and "
+            "Impel's own keys; one of these is swept if its name is given. One sweep takes 10,000 "
+            "groups.\n\n"
             "Without --once it goes on until TERM or INT, once a second for each group. Without "
-            "--group it sweeps the groups of the config file.",
+            "--group it sweeps the groups of the config file's list, in which names and patterns "
+            "stand as well. A group that several items mean belongs to the one that names more of "
+            "it, the stream before the group, and else to the first.",
         .examples = "impel sweep --once --stream orders --group workers\n"
+                    "impel sweep --requeue --stream 'orders:*' --group workers\n"
                     "impel sweep --requeue --stream orders --group workers\n"
                     "impel sweep --requeue --dry-run --stream orders --group workers\n"
                     "impel sweep --config impel.yaml --metrics-file /var/lib/metrics/impel.prom\n",
@@ -154,7 +169,9 @@ const struct command command_table[] = {
             "touched: the exit code is 3 and the group is named, until its workers are back or "
             "--ignore-group gives its work up. The exit code is also 3 when others, a MAXLEN of a "
             "producer for example, removed entries that a group had not read or not finished: how "
-            "many is told. A stream without a group is never trimmed.",
+            "many is told. A stream without a group is never trimmed; one that only a pattern "
+            "means is "
+            "passed by then.",
         .examples = "impel trim --stream orders\n"
                     "impel trim --stream orders --keep 1h --dry-run\n"
                     "impel trim --stream orders --keep 100000 --ignore-group old-report\n",

@@ -3,6 +3,7 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/status.h"
+#include "cli/stream_names.h"
 #include "cli/stream_trim.h"
 
 #include <stdio.h>
@@ -111,6 +112,7 @@ static int trim_one(const struct options *options,
         .ignored = &options->ignored_groups,
         .stalled_ms = options->stalled_after_ms,
         .dry_run = options->dry_run,
+        .many = names_have_pattern(&options->streams),
     };
     struct trim_report report = {0};
     struct buf out;
@@ -133,20 +135,39 @@ static int trim_one(const struct options *options,
     return rc;
 }
 
+/* A stream that a pattern found may be gone since, or have no group that says what is finished. */
+static bool may_pass_by(const struct options *options, struct impel_bytes stream, int rc)
+{
+    return (rc == IMPEL_ERR_NO_GROUP || rc == IMPEL_ERR_NOT_FOUND || rc == IMPEL_ERR_WRONG_TYPE) &&
+           names_match(&options->streams, stream) != NAME_GIVEN;
+}
+
+static int trim_all(const struct options *options, struct store *store, struct impel_error *err)
+{
+    struct arena arena = {0};
+    struct stream_names names = {.arena = &arena};
+    int attention = 0;
+    int rc = stream_names_find(&names, store, &options->streams, options->dead_letter, err);
+
+    for (size_t i = 0; rc >= 0 && i < names.count; i++) {
+        rc = trim_one(options, store, names.items[i], err);
+        attention |= rc > 0;
+        rc = may_pass_by(options, names.items[i], rc) ? IMPEL_OK : rc;
+    }
+    arena_release(&arena);
+    return rc < 0 ? rc : attention ? EXIT_ATTENTION : EXIT_DONE;
+}
+
 int command_trim(struct options *options, struct impel_error *err)
 {
     struct store *store = NULL;
-    int attention = 0;
     int rc;
 
     if (options->streams.count == 0) {
         return command_needs("stream", err);
     }
     rc = session_open_existing(options, &store, err);
-    for (size_t i = 0; rc >= 0 && i < options->streams.count; i++) {
-        rc = trim_one(options, store, bytes_of(options->streams.texts[i]), err);
-        attention |= rc > 0;
-    }
+    rc = rc < 0 ? rc : trim_all(options, store, err);
     store_close(store);
-    return rc < 0 ? rc : attention ? EXIT_ATTENTION : EXIT_DONE;
+    return rc;
 }

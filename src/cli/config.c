@@ -100,9 +100,6 @@ take_scalar(struct reader *reader, const struct option_spec *spec, struct impel_
     }
     *reader->setting_end = setting;
     reader->setting_end = &setting->next;
-    if (strcmp(spec->name, "group") == 0) {
-        reader->group->name = setting->text;
-    }
     return IMPEL_OK;
 }
 
@@ -180,6 +177,17 @@ static int read_mapping(struct reader *reader, struct impel_error *err)
     }
 }
 
+/* True if the item says which groups it is about. */
+static bool names_groups(const struct group_config *group)
+{
+    for (const struct group_setting *s = group->settings; s != NULL; s = s->next) {
+        if (strcmp(s->spec->name, "group") == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static int read_group(struct reader *reader, struct impel_error *err)
 {
     struct group_config *group = arena_calloc(&reader->options->arena, 1, sizeof(*group));
@@ -196,7 +204,7 @@ static int read_group(struct reader *reader, struct impel_error *err)
     if (rc < 0) {
         return rc;
     }
-    if (group->name == NULL) {
+    if (!names_groups(group)) {
         return error_set(err, IMPEL_ERR_INVALID, "%s, line %zu: this group has no 'group'",
                          reader->path, line);
     }

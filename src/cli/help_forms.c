@@ -119,5 +119,7 @@ void help_sample_config(struct buf *out)
                          "#groups:\n"
                          "#  - group: workers\n"
                          "#    stream: [orders, refunds]\n"
-                         "#    max-deliveries: 8\n");
+                         "#    max-deliveries: 8\n"
+                         "#  - group: '*'\n"
+                         "#    stream: 'orders:*'\n");
 }

@@ -82,7 +82,8 @@ struct options {
     bool help;
 
     struct text_list streams;
-    const char *group;
+    struct text_list group_names;
+    const char *group; /* the first of them, for commands that take one; NULL = none */
     const char *consumer;
     const char *dead_letter;
     int64_t min_idle_ms;
@@ -212,7 +213,7 @@ void option_clear(struct options *options, const struct option_spec *spec);
 struct parse_input {
     unsigned command; /* enum command_bit */
     bool own_words;
-    const char *group; /* NULL, or as if --group were given: one of the config file's groups */
+    size_t group_item; /* 0, or which of the config file's groups is meant, counted from 1 */
     int argc;
     char **argv;
 };
@@ -260,8 +261,7 @@ struct group_setting {
     struct group_setting *next;
 };
 struct group_config {
-    const char *name;
-    struct group_setting *settings; /* in the order of the file */
+    struct group_setting *settings; /* in the order of the file; at least one is of `group` */
     struct group_config *next;
 };
 

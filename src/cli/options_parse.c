@@ -196,19 +196,52 @@ static int set_given(struct options *options,
     return IMPEL_OK;
 }
 
-/* The config file's part for the group that this command works for. */
-static int set_group(struct options *options, struct impel_error *err)
+/* The one group, for commands that take one. */
+static void note_group(struct options *options)
 {
-    const struct group_config *group = options->groups;
+    const struct text_list *names = &options->group_names;
+    options->group = names->count == 0 ? NULL : names->texts[0];
+}
+
+/* True if the group stands by this name in the item. */
+static bool has_name(const struct group_config *group, const char *name)
+{
+    for (const struct group_setting *s = group->settings; s != NULL; s = s->next) {
+        if (strcmp(s->spec->name, "group") == 0 && strcmp(s->text, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The item of the config file that is meant; where several groups are given none is. */
+static const struct group_config *find_item(const struct options *options, size_t number)
+{
+    size_t at = 1;
+
+    for (const struct group_config *group = options->groups; group != NULL; group = group->next) {
+        if (number > 0 ? at++ == number
+                       : options->group_names.count == 1 && has_name(group, options->group)) {
+            return group;
+        }
+    }
+    return NULL;
+}
+
+/* The config file's part for the group that this command works for. */
+static int set_group(struct options *options, size_t number, struct impel_error *err)
+{
+    const struct group_config *group = find_item(options, number);
     const struct option_spec *previous = NULL;
 
-    while (group != NULL && (options->group == NULL || strcmp(group->name, options->group) != 0)) {
-        group = group->next;
-    }
     if (group == NULL) {
         return IMPEL_OK;
     }
     for (const struct group_setting *s = group->settings; s != NULL; s = s->next) {
+        bool is_name = strcmp(s->spec->name, "group") == 0;
+        if (is_name && number == 0) {
+            continue; /* the item may name others, too */
+        }
         if (s->spec != previous) {
             option_clear(options, s->spec);
         }
@@ -217,6 +250,18 @@ static int set_group(struct options *options, struct impel_error *err)
         if (rc < 0) {
             return rc;
         }
+    }
+    return IMPEL_OK;
+}
+
+/* Only these take several groups. */
+static int check_groups(const struct options *options, unsigned command, struct impel_error *err)
+{
+    const unsigned several = COMMAND_SWEEP | COMMAND_STATUS | COMMAND_TOP;
+    const struct option_spec *spec = option_find(bytes_of("group"));
+
+    if (options->group_names.count > 1 && (spec->commands & command & ~several) != 0) {
+        return error_set(err, IMPEL_ERR_INVALID, "--group may be given only once here");
     }
     return IMPEL_OK;
 }
@@ -258,11 +303,9 @@ int options_parse(struct options *options, const struct parse_input *input, stru
     if (rc >= 0) {
         rc = set_given(options, &split, group, err);
     }
-    if (rc >= 0 && input->group != NULL) {
-        options->group = input->group;
-    }
+    note_group(options);
     if (rc >= 0) {
-        rc = set_group(options, err);
+        rc = set_group(options, input->group_item, err);
     }
     if (rc >= 0 && environment) {
         rc = set_environment(options, err);
@@ -270,10 +313,8 @@ int options_parse(struct options *options, const struct parse_input *input, stru
     if (rc >= 0) {
         rc = set_given(options, &split, NULL, err);
     }
-    if (rc >= 0 && input->group != NULL) {
-        options->group = input->group;
-    }
-    return rc;
+    note_group(options);
+    return rc < 0 ? rc : check_groups(options, input->command, err);
 }
 
 bool option_given(const struct options *options, const char *name)

@@ -25,11 +25,12 @@ const struct option_spec option_table[] = {
      OPTION_DURATION, (WITH_STORE | COMMAND_COPY) & ~(unsigned)COMMAND_SERVE, 0, 0,
      AT(connect_timeout_ms), false},
     {"stream", "STREAM", NULL, NULL, NULL,
-     "The stream. run, sweep, status, top, trim and copy take several: give the option again.",
+     "The stream. run, sweep, status, top, trim and copy take several: give the option again. For all of "
+     "these but run a name with *, ? or [...] in it is a pattern.",
      OPTION_LIST, WITH_GROUP | COMMAND_ADD | COMMAND_READ | COMMAND_TRIM | COMMAND_COPY, 1, 0, AT(streams), false},
     {"group", "GROUP", NULL, NULL, NULL,
-     "The consumer group.",
-     OPTION_TEXT, WITH_GROUP, 1, 0, AT(group), false},
+     "The consumer group. sweep, status and top take several, and patterns, as with --stream.",
+     OPTION_LIST, WITH_GROUP, 1, 0, AT(group_names), false},
     {"consumer", "NAME", NULL, NULL, NULL,
      "The worker's name in the group. Two live workers cannot have the same one. Without it a worker "
      "takes the lowest free name HOST-N.",

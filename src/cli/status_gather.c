@@ -2,15 +2,13 @@
  *
  * A look without a beat says who holds how much. Only the pending entries of those who are not
  * alive are walked, so that the cost follows abandoned work. */
-#include "base/value.h"
+#include "base/glob.h"
 #include "cli/dead_record.h"
 #include "cli/group_facts.h"
 #include "cli/pages.h"
 #include "cli/status.h"
+#include "cli/stream_names.h"
 #include "core/policy.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 enum {
     ROWS_MAX = 1000,
@@ -310,7 +308,7 @@ static int take_groups(const struct gatherer *gatherer,
                        struct status_stream *stream,
                        const struct request *info)
 {
-    const char *only = gatherer->options->group;
+    const struct text_list *only = &gatherer->options->group_names;
     int rc = IMPEL_OK;
 
     stream->groups = arena_calloc(gatherer->arena, info->info.group_count, sizeof(*stream->groups));
@@ -320,7 +318,7 @@ static int take_groups(const struct gatherer *gatherer,
     for (size_t i = 0; rc >= 0 && i < info->info.group_count; i++) {
         const struct info_group *from = &info->info.groups[i];
         struct status_group *group = &stream->groups[stream->group_count];
-        if (only != NULL && !bytes_equal(from->name, bytes_of(only))) {
+        if (only->count > 0 && names_match(only, from->name) == NAME_OTHER) {
             continue;
         }
         rc = take_facts(gatherer, group, info, from);
@@ -350,159 +348,96 @@ static int gather_stream(const struct gatherer *gatherer, struct status_stream *
     return rc < 0 ? rc : exists;
 }
 
-static int compare_names(const void *a, const void *b)
-{
-    return bytes_compare(*(const struct impel_bytes *)a, *(const struct impel_bytes *)b);
-}
-
-struct span_list {
-    struct impel_bytes *spans;
-    size_t count;
-};
-
-/* Copies the span into the arena; the list grows when its size is a power of two. */
-static bool span_list_add(struct span_list *list, struct arena *arena, struct impel_bytes span)
-{
-    if ((list->count & (list->count - 1)) == 0) {
-        size_t capacity = list->count == 0 ? 1 : list->count * 2;
-        struct impel_bytes *spans = arena_calloc(arena, capacity, sizeof(*spans));
-        if (spans == NULL) {
-            return false;
-        }
-        if (list->count > 0) {
-            memcpy(spans, list->spans, list->count * sizeof(*spans));
-        }
-        list->spans = spans;
-    }
-    return arena_copy(arena, span, &list->spans[list->count++]);
-}
-
-/* One step of a scan. Names are added to `list`; `cursor` moves on, and is "0" at the end. */
-static int scan_step(const struct gatherer *gatherer,
-                     bool by_type,
-                     struct span_list *list,
-                     struct impel_bytes *cursor)
-{
-    const struct impel_bytes args[] = {bytes_of("SCAN"), *cursor,          bytes_of("COUNT"),
-                                       bytes_of("1000"), bytes_of("TYPE"), bytes_of("stream")};
-    struct request *request = NULL;
-    int rc = session_call(gatherer->store, args, by_type ? ARRAY_SIZE(args) : 4, &request,
-                          gatherer->err);
-
-    if (rc < 0) {
-        return rc;
-    }
-    const struct value *reply = request->call.reply;
-    if (reply->item_count != 2) {
-        request_free(request);
-        return error_set(gatherer->err, IMPEL_ERR_PROTOCOL,
-                         "SCAN was answered with something else");
-    }
-    bool kept = arena_copy(gatherer->arena, reply->items[0].bytes, cursor);
-    for (size_t i = 0; kept && i < reply->items[1].item_count; i++) {
-        kept = span_list_add(list, gatherer->arena, reply->items[1].items[i].bytes);
-    }
-    request_free(request);
-    return kept ? IMPEL_OK : no_memory(gatherer);
-}
-
-/* A scan may give a name twice. */
-static size_t drop_repeated(struct impel_bytes *names, size_t count)
-{
-    size_t kept = 0;
-
-    for (size_t i = 0; i < count; i++) {
-        if (kept == 0 || !bytes_equal(names[kept - 1], names[i])) {
-            names[kept++] = names[i];
-        }
-    }
-    return kept;
-}
-
-/* The names of all streams of the store, sorted; of all keys, where a scan cannot tell (Redis before
- * 6.0): what is no stream is left out later. */
-static int list_keys(const struct gatherer *gatherer, struct impel_bytes **names, size_t *count)
-{
-    struct span_list list = {0};
-    struct impel_bytes cursor = bytes_of("0");
-    bool by_type = true;
-    int rc;
-
-    do {
-        rc = scan_step(gatherer, by_type, &list, &cursor);
-        if (rc == IMPEL_ERR_REPLY && by_type) {
-            by_type = false;
-            cursor = bytes_of("0");
-            list.count = 0;
-            rc = scan_step(gatherer, by_type, &list, &cursor);
-        }
-    } while (rc >= 0 && !bytes_equal(cursor, bytes_of("0")));
-    if (rc < 0) {
-        return rc;
-    }
-    if (list.count > 0) {
-        qsort(list.spans, list.count, sizeof(*list.spans), compare_names);
-    }
-    *names = list.spans;
-    *count = drop_repeated(list.spans, list.count);
-    return IMPEL_OK;
-}
-
-static int list_given(const struct gatherer *gatherer, struct impel_bytes **names, size_t *count)
-{
-    const struct text_list *streams = &gatherer->options->streams;
-
-    *names = arena_calloc(gatherer->arena, streams->count, sizeof(**names));
-    if (*names == NULL) {
-        return no_memory(gatherer);
-    }
-    for (size_t i = 0; i < streams->count; i++) {
-        (*names)[i] = bytes_of(streams->texts[i]);
-    }
-    *count = streams->count;
-    return IMPEL_OK;
-}
-
-static bool ends_with(struct impel_bytes name, const char *suffix)
-{
-    size_t size = strlen(suffix);
-
-    return name.size >= size &&
-           memcmp((const char *)name.data + name.size - size, suffix, size) == 0;
-}
-
 /* A stream nobody asked for by name is left out if it has no group and the name of a dead-letter
  * stream, which is seen in the groups that park to it, or of the audit beside one. */
 static bool worth_showing(const struct gatherer *gatherer, const struct status_stream *stream)
 {
-    if (gatherer->options->streams.count > 0 || stream->group_count > 0) {
+    const struct options *options = gatherer->options;
+
+    if (names_match(&options->streams, stream->name) == NAME_GIVEN || stream->group_count > 0) {
         return true;
     }
-    return gatherer->options->group == NULL && !ends_with(stream->name, ":dead") &&
-           !ends_with(stream->name, ":dead:audit");
+    return options->group == NULL && !stream_is_set_aside(stream->name, NULL);
 }
 
 /* What was asked for by name and is not there is an error, lest a misspelt name pass for a healthy
- * group. `stream` may be NULL: all were looked through. */
-static int no_group(const struct gatherer *gatherer, const struct status_stream *stream)
-{
-    char quoted[64], group[64];
-
-    bytes_quote(bytes_of(gatherer->options->group), group, sizeof(group));
-    if (stream == NULL) {
-        return error_set(gatherer->err, IMPEL_ERR_NOT_FOUND, "there is no group '%s' in this store",
-                         group);
-    }
-    return error_set(gatherer->err, IMPEL_ERR_NOT_FOUND, "the stream '%s' has no group '%s'",
-                     bytes_quote(stream->name, quoted, sizeof(quoted)), group);
-}
-
+ * group. */
 static int no_stream(const struct gatherer *gatherer, const struct status_stream *stream)
 {
     char quoted[64];
 
     return error_set(gatherer->err, IMPEL_ERR_NOT_FOUND, "there is no stream '%s' in this store",
                      bytes_quote(stream->name, quoted, sizeof(quoted)));
+}
+
+static bool has_group(const struct status_stream *stream, struct impel_bytes name)
+{
+    for (size_t i = 0; i < stream->group_count; i++) {
+        if (bytes_equal(stream->groups[i].name, name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The stream that was named has none of the groups that were. */
+static int no_group_of(const struct gatherer *gatherer, const struct status_stream *stream)
+{
+    const struct text_list *names = &gatherer->options->group_names;
+    char quoted[64], group[64];
+
+    bytes_quote(stream->name, quoted, sizeof(quoted));
+    if (names->count > 1) {
+        return error_set(gatherer->err, IMPEL_ERR_NOT_FOUND,
+                         "the stream '%s' has none of these groups", quoted);
+    }
+    return error_set(gatherer->err, IMPEL_ERR_NOT_FOUND, "the stream '%s' has no group '%s'",
+                     quoted, bytes_quote(bytes_of(names->texts[0]), group, sizeof(group)));
+}
+
+/* Each group that was named must be in some stream; patterns may match nothing. */
+static int check_groups(const struct gatherer *gatherer, const struct status *status)
+{
+    const struct text_list *names = &gatherer->options->group_names;
+
+    for (size_t i = 0; i < names->count; i++) {
+        struct impel_bytes name = bytes_of(names->texts[i]);
+        bool found = glob_is_pattern(name);
+        for (size_t j = 0; j < status->stream_count && !found; j++) {
+            found = has_group(&status->streams[j], name);
+        }
+        if (!found) {
+            char group[64];
+            return error_set(gatherer->err, IMPEL_ERR_NOT_FOUND,
+                             "there is no group '%s' in this store",
+                             bytes_quote(name, group, sizeof(group)));
+        }
+    }
+    return IMPEL_OK;
+}
+
+static int
+gather_streams(struct gatherer *gatherer, struct status *status, const struct stream_names *names)
+{
+    const struct options *options = gatherer->options;
+
+    for (size_t i = 0; i < names->count; i++) {
+        struct status_stream *stream = &status->streams[status->stream_count];
+        bool given = names_match(&options->streams, names->items[i]) == NAME_GIVEN;
+        *stream = (struct status_stream){.name = names->items[i]};
+        int rc = gather_stream(gatherer, stream);
+        if (rc == 0 && given) {
+            return no_stream(gatherer, stream);
+        }
+        if (rc > 0 && given && options->group != NULL && stream->group_count == 0) {
+            return no_group_of(gatherer, stream);
+        }
+        if (rc < 0 && (given || rc != IMPEL_ERR_WRONG_TYPE)) {
+            return rc;
+        }
+        status->stream_count += rc > 0 && worth_showing(gatherer, stream);
+    }
+    return check_groups(gatherer, status);
 }
 
 int status_gather(struct status *status,
@@ -518,36 +453,17 @@ int status_gather(struct status *status,
         .count_max = status->previous == NULL ? LAG_COUNT_MAX : LAG_COUNT_MAX / 10,
         .previous = status->previous,
     };
-    bool given = options->streams.count > 0;
-    struct impel_bytes *names = NULL;
-    size_t count = 0;
-    int rc = given ? list_given(&gatherer, &names, &count) : list_keys(&gatherer, &names, &count);
+    struct stream_names names = {.arena = &status->arena};
+    int rc = stream_names_find(&names, store, &options->streams, options->dead_letter, err);
 
     if (rc < 0) {
         return rc;
     }
-    ASSERT(count == 0 || names != NULL);
-    status->streams = arena_calloc(&status->arena, count, sizeof(*status->streams));
+    status->streams = arena_calloc(&status->arena, names.count, sizeof(*status->streams));
     if (status->streams == NULL) {
         return no_memory(&gatherer);
     }
-    for (size_t i = 0; i < count; i++) {
-        struct status_stream *stream = &status->streams[status->stream_count];
-        *stream = (struct status_stream){.name = names[i]};
-        rc = gather_stream(&gatherer, stream);
-        if (rc == 0 && given) {
-            return no_stream(&gatherer, stream);
-        }
-        if (rc > 0 && given && options->group != NULL && stream->group_count == 0) {
-            return no_group(&gatherer, stream);
-        }
-        if (rc < 0 && (given || rc != IMPEL_ERR_WRONG_TYPE)) {
-            return rc;
-        }
-        status->stream_count += rc > 0 && worth_showing(&gatherer, stream);
-    }
-    return options->group != NULL && status->stream_count == 0 ? no_group(&gatherer, NULL)
-                                                               : IMPEL_OK;
+    return gather_streams(&gatherer, status, &names);
 }
 
 void status_release(struct status *status)

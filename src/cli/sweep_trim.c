@@ -66,12 +66,27 @@ static bool is_news(struct sweep_trim *trim, struct impel_bytes stream, uint64_t
             return news;
         }
     }
+    if (wrong == 0) {
+        return false;
+    }
     struct trim_told *told = realloc(trim->told, (trim->told_count + 1) * sizeof(*told));
     if (told != NULL) { /* else it is said again next time */
         told[trim->told_count++] = (struct trim_told){name, wrong};
         trim->told = told;
     }
     return wrong != 0;
+}
+
+void sweep_trim_forget(struct sweep_trim *trim, struct impel_bytes stream)
+{
+    uint64_t name = hash_bytes(stream, 0);
+
+    for (size_t i = 0; i < trim->told_count; i++) {
+        if (trim->told[i].stream == name) {
+            trim->told[i] = trim->told[--trim->told_count];
+            return;
+        }
+    }
 }
 
 static void
@@ -125,7 +140,10 @@ static uint64_t digest(const struct trim_report *report)
     return wrong;
 }
 
-void sweep_trim_stream(struct sweep_trim *trim, struct store *store, struct impel_bytes stream)
+void sweep_trim_stream(struct sweep_trim *trim,
+                       struct store *store,
+                       struct impel_bytes stream,
+                       bool may_vanish)
 {
     struct trim_report report = {0};
     struct impel_error err = {0};
@@ -136,7 +154,8 @@ void sweep_trim_stream(struct sweep_trim *trim, struct store *store, struct impe
         about.level = IMPEL_WARNING;
         about.error = bytes_of(err.text);
         about.count = 1;
-        if (is_news(trim, stream, (uint64_t)-rc)) {
+        bool vanished = may_vanish && (rc == IMPEL_ERR_NOT_FOUND || rc == IMPEL_ERR_NO_GROUP);
+        if (!vanished && is_news(trim, stream, (uint64_t)-rc)) {
             tell(trim, "trim-failed", "the stream could not be trimmed", &about);
         }
     } else {

@@ -23,9 +23,14 @@ void sweep_trim_init(struct sweep_trim *trim,
                      struct logging *logging);
 void sweep_trim_release(struct sweep_trim *trim);
 bool sweep_trim_due(const struct sweep_trim *trim, int64_t now_ms);
-/* Trims one stream. Call it for each once it is due, then sweep_trim_over(). A stream that cannot be
- * trimmed is told and does not stop the others. */
-void sweep_trim_stream(struct sweep_trim *trim, struct store *store, struct impel_bytes stream);
+/* Trims one stream. Once it is due, call sweep_trim_over() and this for each. A stream that cannot be
+ * trimmed is told and does not stop the others; with `may_vanish` its absence is no news. */
+void sweep_trim_stream(struct sweep_trim *trim,
+                       struct store *store,
+                       struct impel_bytes stream,
+                       bool may_vanish);
+/* Lets go of what is known of a stream that is gone. */
+void sweep_trim_forget(struct sweep_trim *trim, struct impel_bytes stream);
 void sweep_trim_over(struct sweep_trim *trim, int64_t now_ms);
 
 #endif /* IMPEL_CLI_SWEEP_TRIM_H */
