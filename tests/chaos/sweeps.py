@@ -80,7 +80,8 @@ class Scene:
         self.sweeps.append(start(impel_argv(
             "sweep", "--stream", "orders", "--group", "g", "--requeue", "--min-idle", "%dms" % MIN_IDLE_MS,
             "--backoff", "0", "--interval", "50ms", "--dead-after", "1s", "--max-deliveries", self.deliveries_max,
-            "--log-format", "json", store=self.store), self.tmp, name="sweep-%d" % len(self.sweeps)))
+            "--log-format", "json", "--log-level", "debug", store=self.store), self.tmp,
+                                 name="sweep-%d" % len(self.sweeps)))
         return self.sweeps[-1]
 
     def add(self, count):
@@ -179,7 +180,7 @@ class Scene:
             for event in json_lines("\n".join(lines)):
                 if event["event"] == "requeued":
                     life, at = place[event["id"]]
-                    equal((life[at + 1], at + 1), (event["reason"], event["attempt"]), event)
+                    equal((life[at + 1], at + 1), (event["target"], event["attempt"]), event)
                     moved[event["id"]] += 1
         equal([entry for entry, times in moved.items() if times > 1], [], "requeued twice")
 
