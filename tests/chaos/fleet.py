@@ -86,6 +86,13 @@ class Fleet:
         groups = [g for g in self.status()["groups"] if g["group"] == self.group]
         return groups[0] if groups else None
 
+    def wait_for_a_beat(self):
+        """Until a worker stands in the group's table. The first one makes the store, the stream and the group."""
+        def beaten():
+            done = impel("status", "--stream", self.stream, "--group", self.group, "--json", store=self.store)
+            return done.code in (0, 3) and json.loads(done.out)["streams"][0]["groups"][0]["workers"]
+        wait_for(beaten, what="the first beat")
+
     def lines(self):
         return [Line(*text.split()) for text in self.ledger.read_text().splitlines()]
 

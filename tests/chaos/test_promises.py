@@ -125,7 +125,7 @@ def a_clean_stop_burns_no_attempt(tmp):
 def a_name_given_twice_stops_the_second(tmp):
     fleet = _fleet(tmp, dead_after="500ms")
     first = fleet.start("--consumer", "same")
-    wait_for(lambda: fleet.group_status() and fleet.group_status()["workers"], what="the first beat")
+    fleet.wait_for_a_beat()
     second = fleet.start("--consumer", "same")
     done = second.wait()
     equal(done.code, 1, done.err)
@@ -138,7 +138,7 @@ def a_name_given_twice_stops_the_second(tmp):
 def a_worker_that_slept_is_replaced_and_says_so(tmp):
     fleet = _fleet(tmp, dead_after="500ms")
     sleeper = fleet.start("--consumer", "same")
-    wait_for(lambda: fleet.group_status() and fleet.group_status()["workers"], what="the first beat")
+    fleet.wait_for_a_beat()
     stop_outside_its_lock(sleeper, fleet.store)
     heir = fleet.start("--consumer", "same")
     ids = fleet.add(3)

@@ -15,7 +15,6 @@ One test alone:  PYTHONPATH=tests/lib IMPEL_BIN=build/impel python3 tests/cli/te
 A deadline is how long a test may hang, not how long something should take: make it generous.
 """
 import collections
-import ctypes
 import importlib
 import json
 import os
@@ -88,26 +87,64 @@ def now():
 
 def wait_for(predicate, deadline_s=DEADLINE_S, what="", pause_s=0.02):
     """Asks until the predicate gives something true, and returns that. For what cannot be waited for
-    by a descriptor; a predicate that asks an expensive thing should come with a longer pause."""
+    by a descriptor. Between two questions is a pause, at least as long as the last question took, so that
+    whoever waits leaves the processor to what is waited for."""
     end = now() + deadline_s * SLOWNESS
     never = threading.Event()
     while True:
+        asked = now()
         value = predicate()
         if value:
             return value
+        took_s = now() - asked
         if now() > end:
             raise Failed("waited %g s in vain for %s" % (deadline_s * SLOWNESS,
                                                          what or predicate.__name__))
-        never.wait(pause_s)
+        never.wait(max(pause_s, took_s))
 
 
 # ---- processes -------------------------------------------------------------------------------
 
-def _die_with_parent():
-    """In the child: a test that is killed leaves nothing behind."""
-    os.setpgid(0, 0)
-    pr_set_pdeathsig = 1
-    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+def _guard(fd):
+    """Kills the groups of what the test has started and not reaped, once the test has ended in any way."""
+    started = set()
+    with os.fdopen(fd, encoding="ascii") as lines:
+        for line in lines:
+            (started.add if line[0] == "+" else started.discard)(int(line[1:]))
+    for group in started:
+        try:
+            os.killpg(group, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def _start_guard():
+    """Returns the descriptor that _note() writes to. (A function that the child runs before its exec could ask
+    the kernel for its death, but makes Python copy itself for each start: eight times the cost.)"""
+    ours, theirs = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        os.dup2(ours, 0)
+        os.closerange(1, theirs + 1)
+        _guard(0)
+        os._exit(0)
+    os.close(ours)
+    return theirs
+
+
+_guard_fd = _start_guard()
+
+
+def _note(sign, pid):
+    os.write(_guard_fd, b"%s%d\n" % (sign, pid))
+
+
+def _popen(argv, env, **options):
+    """Starts a program as the head of a group of its own."""
+    popen = subprocess.Popen([str(a) for a in argv], process_group=0,
+                             env=None if env is None else dict(os.environ, **env), **options)
+    _note(b"+", popen.pid)
+    return popen
 
 
 class Process:
@@ -119,10 +156,8 @@ class Process:
         self.out_path = pathlib.Path(folder) / (self.name + ".out")
         self.err_path = pathlib.Path(folder) / (self.name + ".err")
         with open(self.out_path, "wb") as out, open(self.err_path, "wb") as err:
-            self.popen = subprocess.Popen(
-                [str(a) for a in argv], stdin=stdin if stdin is not None else subprocess.DEVNULL,
-                stdout=out, stderr=err, cwd=str(folder), preexec_fn=_die_with_parent,
-                env=None if env is None else dict(os.environ, **env))
+            self.popen = _popen(argv, env, cwd=str(folder), stdout=out, stderr=err,
+                                stdin=subprocess.DEVNULL if stdin is None else stdin)
         self.pid = self.popen.pid
         _running.append(self)
 
@@ -158,6 +193,7 @@ class Process:
         self.signal_group(signal.SIGKILL)
         self.popen.kill()
         self.popen.wait()
+        _note(b"-", self.pid)
 
     def stop(self, deadline_s=DEADLINE_S):
         """SIGTERM, and waits for a clean end."""
@@ -186,9 +222,8 @@ def run(argv, deadline_s=DEADLINE_S, stdin=b"", env=None, cwd=None):
     is killed and the test fails."""
     if isinstance(stdin, str):
         stdin = stdin.encode()
-    popen = subprocess.Popen([str(a) for a in argv], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, cwd=cwd, preexec_fn=_die_with_parent,
-                             env=None if env is None else dict(os.environ, **env))
+    popen = _popen(argv, env, cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                   stderr=subprocess.PIPE)
     try:
         out, err = popen.communicate(stdin, deadline_s * SLOWNESS)
     except subprocess.TimeoutExpired:
@@ -197,6 +232,8 @@ def run(argv, deadline_s=DEADLINE_S, stdin=b"", env=None, cwd=None):
         raise Failed("%s still ran after %g s\n%s" % (
             " ".join(map(str, argv)), deadline_s * SLOWNESS,
             err.decode(errors="backslashreplace")[-2000:])) from None
+    finally:
+        _note(b"-", popen.pid)
     return Done(popen.returncode, out.decode(errors="backslashreplace"),
                 err.decode(errors="backslashreplace"))
 

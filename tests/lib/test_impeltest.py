@@ -14,6 +14,15 @@ def fails(function, *args, **options):
     raise Failed("it passed")
 
 
+def gone(pid):
+    try:
+        os.kill(pid, 0)
+        with open("/proc/%d/stat" % pid, encoding="utf-8") as stat:
+            return stat.read().split()[2] == "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return True
+
+
 @test
 def checks_go_red(_tmp):
     fails(check, False)
@@ -43,14 +52,23 @@ def children_of_a_killed_program_die_too(tmp):
     child = int(process.out())
     process.kill()
 
-    def gone():
-        try:
-            os.kill(child, 0)
-        except ProcessLookupError:
-            return True
-        with open("/proc/%d/stat" % child, encoding="utf-8") as stat:
-            return stat.read().split()[2] == "Z"
-    wait_for(gone, what="the child's end")
+    wait_for(lambda: gone(child), what="the child's end")
+
+
+@test
+def nothing_outlives_a_killed_test(tmp):
+    program = tmp / "program.py"
+    program.write_text("import pathlib, impeltest\n"
+                       "here = pathlib.Path(%r)\n"
+                       "print(impeltest.start(['sh', '-c', 'sleep 1000 & echo $!; wait'], here).pid, flush=True)\n"
+                       "impeltest.run(['sh', '-c', 'echo $$ > running; exec sleep 1000'], cwd=here)\n" % str(tmp))
+    process = start([sys.executable, program], tmp)
+    wait_for((tmp / "running").exists, what="both programs")
+    others = wait_for(lambda: [p for p in tmp.glob("sh-*.out") if p.read_text().strip()], what="the child")
+    pids = [int(text) for text in [process.out(), others[0].read_text(), (tmp / "running").read_text()]]
+    check(not any(gone(pid) for pid in pids), pids)
+    process.popen.kill()
+    wait_for(lambda: all(gone(pid) for pid in pids), what="everybody's end")
 
 
 @test
