@@ -240,9 +240,13 @@ static int64_t position_estimate(const struct lmdb_stream *stream, struct impel_
 
 void lmdb_group_advance(struct lmdb_txn *txn, struct lmdb_group *group, struct impel_id id)
 {
-    if (group->entries_read >= 0 && !has_tombstones(group->stream, group->last_id)) {
+    const struct lmdb_stream *stream = group->stream;
+
+    /* What was trimmed away in front of the group was never read: counting on would leave it out for ever. */
+    if (group->entries_read >= 0 && id_compare(group->last_id, stream->first_id) >= 0 &&
+        !has_tombstones(stream, group->last_id)) {
         group->entries_read++;
-    } else if (group->stream->entries_added > 0) {
+    } else if (stream->entries_added > 0) {
         group->entries_read = position_estimate(group->stream, id);
     }
     group->last_id = id;

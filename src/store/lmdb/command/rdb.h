@@ -18,6 +18,7 @@ enum {
     RDB_STREAM = 21,   /* 7.2: and when consumers were active */
     RDB_VERSION = 11,  /* written */
     RDB_VERSION_MAX = 12,
+    RDB_VERSION_VALKEY = 80, /* Valkey 9 counts on from here; its streams look the same */
     RDB_FOOTER_SIZE = 10,
 };
 

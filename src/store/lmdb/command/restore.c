@@ -486,7 +486,8 @@ static bool footer_fits(struct impel_bytes payload)
     for (int i = 0; i < 8; i++) {
         sum |= (uint64_t)footer[2 + i] << (8 * i);
     }
-    return (footer[0] | footer[1] << 8) <= RDB_VERSION_MAX &&
+    int version = footer[0] | footer[1] << 8;
+    return (version <= RDB_VERSION_MAX || version == RDB_VERSION_VALKEY) &&
            rdb_checksum(data, payload.size - 8) == sum;
 }
 
