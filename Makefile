@@ -1,5 +1,5 @@
 # A few words over meson. Everything is built in build/, build-asan/ and build-tsan/.
-.PHONY: all deps needs build demo test soak fuzz bench lint format fresh install clean
+.PHONY: all deps needs build demo test soak servers fuzz bench lint format fresh install clean
 J ?= $(shell nproc)
 
 all: build
@@ -26,6 +26,11 @@ test: deps
 
 soak: deps
 	@tools/run-tests --soak
+
+# The same on every version of the server that Debian has.
+servers: deps
+	@tools/servers
+	@tools/run-tests --servers
 
 # Each target for so many seconds; needs clang.
 FUZZ_SECONDS ?= 600

@@ -5,6 +5,7 @@ import random
 import signal
 
 import redis
+import versions
 
 from impeltest import (check, contains, equal, impel, impel_argv, impel_ok, json_lines, main, start,
                        start_redis, test, wait_for)
@@ -85,12 +86,13 @@ def everything_of_a_stream_arrives(tmp):
     server, _ = on_redis(tmp)
     names = build(one)
     # To a server whose payloads are older: in pieces; from there, and between files: whole.
+    in_pieces = not versions.READS_OUR_DUMPS
     out = copy_ok(one, server, "--json")
     equal([(r["stream"], r["outcome"], r["in_pieces"]) for r in json_lines(out)],
-          [(n, "copied", True) for n in names])
+          [(n, "copied", in_pieces) for n in names])
     same(one, server, names)
     equal(json_lines(out)[2], {"stream": "orders", "entries": 288, "groups": 3, "pending": 72,
-                               "outcome": "copied", "in_pieces": True})
+                               "outcome": "copied", "in_pieces": in_pieces})
     out = copy_ok(server, "lmdb:%s/two" % tmp, "--json")
     equal([r["in_pieces"] for r in json_lines(out)], [False] * 4)
     same(one, "lmdb:%s/two" % tmp, names)
@@ -214,8 +216,8 @@ def what_a_kill_left_is_taken_up(tmp):
         check(left >= 12000, "only %d entries were left" % left)
         r.config_resetstat()
         copy_ok(one, server)
-        equal(r.info("commandstats")["cmdstat_xadd"]["calls"], 30000 - left,
-              "entries were added again")
+        adds = r.info("commandstats").get("cmdstat_xadd", {"calls": 0})
+        equal(adds["calls"], 30000 - left, "entries were added again")
     equal([r["outcome"] for r in json_lines(copy_ok(one, server, "--json"))], ["there already"])
     equal(r.keys(), [b"orders"])
     # What is not the beginning of the source is no help.

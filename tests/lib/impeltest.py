@@ -37,6 +37,8 @@ IMPEL = os.environ.get("IMPEL_BIN") or str(BUILD / "impel")
 # Sanitizer builds are several times slower; every deadline here is stretched by this.
 SLOWNESS = float(os.environ.get("IMPEL_TEST_SLOWNESS", "1"))
 DEADLINE_S = 30
+# The server that is asked instead of this machine's own: see tools/servers.
+SERVER = os.environ.get("IMPEL_TEST_SERVER")
 
 Done = collections.namedtuple("Done", "code out err")
 
@@ -291,8 +293,10 @@ def free_port():
 
 
 def redis_server_binary(folder):
-    """redis-server, or the same binary under its name in the tools' package, which looks at its own
-    name to know what it is. None where there is neither."""
+    """$IMPEL_TEST_SERVER, else redis-server, or the same binary under its name in the tools' package, which
+    looks at its own name to know what it is. None where there is none of them."""
+    if SERVER:
+        return SERVER
     found = shutil.which("redis-server")
     if found:
         return found

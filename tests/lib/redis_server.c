@@ -1,5 +1,6 @@
 /* redis_server.c -- starts and ends redis-servers for tests. Debian's redis-tools has the same binary
- * under the name redis-check-rdb, which looks at its own name to know what it is. */
+ * under the name redis-check-rdb, which looks at its own name to know what it is. $IMPEL_TEST_SERVER
+ * names another. */
 #include "redis_server.h"
 
 #include <sys/prctl.h>
@@ -45,6 +46,11 @@ static const char *binary(const struct redis_server *server, char *path, size_t 
         const char *program = getenv("IMPEL_BIN");
         (void)snprintf(path, size, "%s", program == NULL ? "" : program);
         return program == NULL ? "$IMPEL_BIN names no program" : NULL;
+    }
+    const char *named = getenv("IMPEL_TEST_SERVER");
+    if (named != NULL) {
+        (void)snprintf(path, size, "%s", named);
+        return access(path, X_OK) == 0 ? NULL : "$IMPEL_TEST_SERVER names no program";
     }
     if (find("redis-server", path, size)) {
         return NULL;

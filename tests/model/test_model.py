@@ -13,7 +13,7 @@ model-failure-SEED.txt in the build folder; put into replays/ that file is a tes
     IMPEL_TEST_REPLAY=model-failure-7.txt python3 tests/model/test_model.py
 
 The commands are those of tests/command and tests/server; so are most of the differences between
-versions (KNOWN and what stands beside it there). Those of waiting clients are in WOKEN below.
+versions (tests/lib/versions.py).
 """
 import ast
 import os
@@ -21,6 +21,8 @@ import pathlib
 import re
 import select
 import socket
+
+import versions
 
 from impeltest import BUILD, Failed, borrow, check, main, now, start_redis, test
 
@@ -36,16 +38,10 @@ CLIENTS = 4
 STEPS_A_ROUND = 150
 PATIENCE_S = 60
 
-# How a wait ends by an error: the older server says it in words of its own, because it answers from
-# what it kept where newer ones carry out the command again.
-WOKEN = [(rb"(NOGROUP|WRONGTYPE) ", rb"(NOGROUP|UNBLOCKED|WRONGTYPE) ")]
-# What the older server does otherwise while somebody waits, so it is not done then: it wakes readers
-# with an empty list when what was added is gone again before they are served, and looks at one key
-# only; and it does not make a consumer again that was deleted while it waited. Such steps are left out
-# while a client waits, on both sides.
+# What is not done while a client waits, on both sides, where the other server wakes readers with nothing.
 NOT_WHILE_WAITING = (b"XTRIM", b"XSETID", b"EXEC")
-# It also wakes with an empty list who waits at a stream whose last ID (by XSETID, say) is above what
-# is in it, as soon as anything happens to the key. A newer one lets the reader wait: see end_empty.
+# Such a server also wakes with an empty list who waits at a stream whose last ID (by XSETID, say) is above
+# what is in it, as soon as anything happens to the key. Others let the reader wait: see end_empty.
 
 
 # ---- steps ------------------------------------------------------------------------------------
@@ -219,13 +215,13 @@ def block_key(words, queued):
 def is_left_out(place, words, queued):
     name = words[0].upper()
     upper = [w.upper() for w in words]
-    if name == b"XINFO":
-        return True  # older servers do not make a consumer that gets nothing
+    if name == b"XINFO" and versions.MAKES_NO_EMPTY_CONSUMERS:
+        return True
     if name == b"XADD" and queued is not None and b"*" in b" ".join(words):
         return True  # each side would make an ID of its own
-    if queued is not None and b"BLOCK" in upper:
+    if queued is not None and (b"BLOCK" in upper or name in versions.ABORTS_IN_MULTI):
         return True
-    if not place.waiting():
+    if not place.waiting() or not versions.WAKES_EMPTY:
         return False
     trims = name == b"XADD" and (b"MAXLEN" in upper or b"MINID" in upper)
     moves = name in (b"RENAME", b"RENAMENX", b"COPY")
@@ -245,7 +241,7 @@ def same_reply(words, ours, theirs, queued):
 def same_wakes(ours, theirs):
     def fits(a, b):
         if isinstance(a, calls.Error) and isinstance(b, calls.Error):
-            return a == b or any(re.match(o, a) and re.match(t, b) for o, t in WOKEN)
+            return a == b or versions.in_other_words(a, b, versions.WOKEN)
         return type(a) is type(b) and a == b
     return ours.keys() == theirs.keys() and all(fits(ours[n], theirs[n]) for n in ours)
 
@@ -259,7 +255,7 @@ def is_empty(reply):
 
 def end_empty(place, ours, theirs):
     """Whom only the older server woke, with nothing, is sent away here too."""
-    for number in [n for n in theirs if n not in ours and is_empty(theirs[n])]:
+    for number in [n for n in theirs if versions.WAKES_EMPTY and n not in ours and is_empty(theirs[n])]:
         place.control.call([b"CLIENT", b"UNBLOCK", place.clients[number].id, b"TIMEOUT"])
         check(list(place.woken()) == [number], "nobody else is woken by that")
         del theirs[number]
@@ -290,7 +286,7 @@ def play_step(places, step, queued):
         return None
     key = block_key(words, queued[number])
     our_reply = ours.run(number, words, key)
-    if isinstance(our_reply, calls.Error) and differences.NEWER_CHECKS.match(our_reply):
+    if isinstance(our_reply, calls.Error) and versions.NEWER_CHECKS.match(our_reply):
         return None
     if queued[number] is None:
         words = differences.same_id(words, our_reply)
