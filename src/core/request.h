@@ -163,6 +163,10 @@ enum look_flags {
     LOOK_BEAT =
         1, /* take the caller's beat first; without it states are UNKNOWN when `last` is stale */
     LOOK_STAMP = 2, /* only look if the sweep stamp is at least `interval_ms` old; then take it */
+    LOOK_FREE =
+        4, /* with LOOK_STAMP: the caller has a free handler, so a younger stamp does not keep
+                       it out while work is left: within two intervals after a walk left some that was
+                       due, or after a worker was seen dead */
 };
 
 enum beat_result {

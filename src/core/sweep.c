@@ -46,6 +46,7 @@ struct sweep {
     struct target *out_target;
     int64_t look_ms; /* when the next look is due */
     bool hurried;    /* without asking for the stamp */
+    bool free;       /* a handler is */
     bool limited;    /* by the steps of one sweep */
     uint32_t foreign_steps;
     uint64_t foreign_steps_max;  /* of this sweep */
@@ -115,6 +116,11 @@ void sweep_hurry(struct sweep *sweep, int64_t now_ms)
 {
     sweep->look_ms = now_ms;
     sweep->hurried = true;
+}
+
+void sweep_set_free(struct sweep *sweep, bool free)
+{
+    sweep->free = free;
 }
 
 int64_t sweep_deadline(const struct sweep *sweep, int64_t now_ms)
@@ -422,7 +428,8 @@ static struct request *look(struct sweep *sweep, int64_t now_ms)
     if (request == NULL) {
         return NULL;
     }
-    request->look.flags = LOOK_BEAT | (sweep->hurried ? 0 : LOOK_STAMP);
+    request->look.flags = LOOK_BEAT | (sweep->hurried ? 0U : LOOK_STAMP) |
+                          (sweep->free && !sweep->hurried ? LOOK_FREE : 0U);
     request->look.interval_ms = sweep->options.interval_ms;
     sweep->hurried = false;
     return send(sweep, request, NULL);

@@ -56,6 +56,9 @@ void sweep_done(struct sweep *sweep, struct request *request, int64_t now_ms);
 /* Ms until sweep_next() has something to do without any event; a look with the stamp is due then.
  */
 int64_t sweep_deadline(const struct sweep *sweep, int64_t now_ms);
+/* Whether a handler is free, even if a read has its place: then somebody else's sweep does not stand in
+ * the way while there is work that it found and left. False at first. */
+void sweep_set_free(struct sweep *sweep, bool free);
 /* Sweep at once: a death was seen, or somebody asks. */
 void sweep_hurry(struct sweep *sweep, int64_t now_ms);
 /* True while due work is known that no place could be found for; `last` (may be NULL) says whether

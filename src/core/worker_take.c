@@ -138,6 +138,7 @@ void take_sweep(struct stream *s)
         places = alone ? 1 : places_for_due(w);
         places = alone_wanted(w) && !alone ? 0 : places;
     }
+    sweep_set_free(s->sweep, may_take(w) && w->running + w->ready_count < w->options.concurrency);
     struct request *request = sweep_next(s->sweep, places, alone, w->now_ms);
     if (request != NULL) {
         struct flight *flight = flight_submit(w, s, request);

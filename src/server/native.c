@@ -11,7 +11,7 @@ enum {
 
 const struct native native_table[] = {
     {"impel.beat", 1, true, native_parse_beat, native_answer_beat, REQUEST_BEAT},
-    {"impel.look", 3, true, native_parse_look, native_answer_look, REQUEST_LOOK},
+    {"impel.look", 4, true, native_parse_look, native_answer_look, REQUEST_LOOK},
     {"impel.claim", 14, true, native_parse_claim, native_answer_claim, REQUEST_CLAIM_FROM},
     {"impel.create", 0, true, native_parse_create, native_answer_create, REQUEST_GROUP_CREATE},
     {"impel.take", 2, true, native_parse_items, native_answer_take, REQUEST_RETRY},

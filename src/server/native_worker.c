@@ -192,9 +192,10 @@ bool native_answer_claim(const struct request *request, struct value *out, struc
 
 bool native_parse_look(struct request *request, const struct impel_bytes *words, size_t count)
 {
-    request->look.flags =
-        (native_flag(words[0]) ? LOOK_BEAT : 0U) | (native_flag(words[1]) ? LOOK_STAMP : 0U);
-    return count == 3 && native_number(words[2], &request->look.interval_ms);
+    request->look.flags = (native_flag(words[0]) ? LOOK_BEAT : 0U) |
+                          (native_flag(words[1]) ? LOOK_STAMP : 0U) |
+                          (native_flag(words[3]) ? LOOK_FREE : 0U);
+    return count == 4 && native_number(words[2], &request->look.interval_ms);
 }
 
 static bool put_owner(struct value *out, const struct look_owner *owner, struct arena *arena)

@@ -88,6 +88,71 @@ TEST(everything_sleeps_and_nobody_is_dead)
     nobody_lost_anything(entries);
 }
 
+static void stands_still(void)
+{
+    net_stall(&sim, sim.now_ms + 6500);
+}
+
+static void restarts(void)
+{
+    fault_restart(&sim, 6000, false);
+}
+
+static void is_full(void)
+{
+    fault_refuse(&sim, true, 12000);
+}
+
+static void takes_no_beats(void)
+{
+    fault_refuse(&sim, false, 12000);
+}
+
+static void leaps_ahead(void)
+{
+    fault_clock(&sim, 10000);
+}
+
+static void is_set_back(void)
+{
+    fault_clock(&sim, -3600000);
+}
+
+static void sleeps(void)
+{
+    for (size_t i = 0; i < sim.node_count; i++) {
+        node_pause(&sim, sim.nodes[i], 20000);
+    }
+    net_stall(&sim, sim.now_ms + 20000);
+}
+
+TEST(who_dies_while_the_store_is_in_trouble_is_noticed_afterwards)
+{
+    static const struct {
+        void (*begin)(void);
+        int64_t lasts_ms;
+    } troubles[] = {
+        {stands_still, 6500}, {restarts, 6000},    {is_full, 12000}, {takes_no_beats, 12000},
+        {leaps_ahead, 1000},  {is_set_back, 1000}, {sleeps, 20000},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(troubles); i++) {
+        struct sim_entry *entries[3];
+        three_at_work(entries);
+        (void)up("free", 2, 0);
+        pass(1000);
+        troubles[i].begin();
+        pass(1000);
+        crash(sim.nodes[entries[0]->delivered_to]);
+        pass(troubles[i].lasts_ms - 1000);
+        CHECK(entries[0]->starts == 1); /* nobody is judged while it lasts */
+        pass(7000);
+        CHECK(entries[0]->starts == 2);
+        CHECK(entries[1]->starts == 1 && entries[2]->starts == 1);
+        finish();
+    }
+}
+
 TEST(a_clock_that_is_set_back_starves_no_entry_of_a_dead_worker)
 {
     begin();
@@ -209,6 +274,50 @@ TEST(what_waits_for_its_holder_alone_waits_no_longer_than_the_holder_lives)
     pass(6500);
     CHECK(e->starts == 2 && e->place == PLACE_ACKED);
     (void)a;
+    finish();
+}
+
+TEST(whoever_has_a_place_takes_over_in_time_however_many_are_busy)
+{
+    struct sim_entry *entries[20];
+
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        begin();
+        sim.random = seed;
+        for (size_t i = 0; i < ARRAY_SIZE(entries); i++) {
+            (void)up(NULL, 1, 0);
+            entries[i] = entry(PLAN_GOOD, 60000);
+        }
+        pass(3000);
+        (void)up("free", 1, 0);
+        pass(3000);
+        crash(sim.nodes[entries[0]->delivered_to]);
+        pass(6500);
+        CHECK(entries[0]->starts == 2);
+        finish();
+    }
+}
+
+TEST(all_who_have_a_place_take_over_at_once)
+{
+    struct sim_entry *entries[10];
+
+    begin();
+    struct node *node = up("a", 10, 0);
+    pass(1000);
+    for (size_t i = 0; i < ARRAY_SIZE(entries); i++) {
+        entries[i] = entry(PLAN_GOOD, 60000);
+    }
+    pass(1000);
+    for (size_t i = 0; i < ARRAY_SIZE(entries); i++) {
+        (void)up(NULL, 1, 0);
+    }
+    pass(3000);
+    crash(node);
+    pass(6500);
+    for (size_t i = 0; i < ARRAY_SIZE(entries); i++) {
+        CHECK(entries[i]->starts == 2);
+    }
     finish();
 }
 

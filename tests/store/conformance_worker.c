@@ -220,6 +220,59 @@ TEST(the_stamp_is_taken_once_an_interval)
     } while (!request->look.stamped);
 }
 
+static struct request *look_within(struct who who, unsigned flags, int64_t interval_ms)
+{
+    struct request *request = ask_as(REQUEST_LOOK, "s", "g", who);
+    request->look.flags = LOOK_BEAT | LOOK_STAMP | flags;
+    request->look.interval_ms = interval_ms;
+    CHECK(run(request) == IMPEL_OK);
+    return request;
+}
+
+TEST(a_young_stamp_keeps_nobody_with_a_free_handler_from_work_that_is_left)
+{
+    suite_begin();
+    scene(foreign("f"), 2);
+    CHECK(look_within(worker("a", 1), 0, ALIVE_MS)->look.stamped);
+    CHECK(!look_within(worker("b", 2), LOOK_FREE, ALIVE_MS)->look.stamped);
+    struct request *walk = claim_from(worker("a", 1), "f");
+    walk->claim_from.policy.min_idle_ms = ALIVE_MS;
+    CHECK(run(walk) == IMPEL_OK && walk->claim_from.not_due == 2);
+    CHECK(!look_within(worker("b", 2), LOOK_FREE, ALIVE_MS)->look.stamped); /* nothing is due */
+    walk = claim_from(worker("a", 1), "f");
+    walk->claim_from.claims_max = 1;
+    CHECK(run(walk) == IMPEL_OK && walk->claim_from.due == 1);
+    CHECK(!look_within(worker("b", 2), 0, ALIVE_MS)->look.stamped);
+    struct request *request = look_within(worker("b", 2), LOOK_FREE, ALIVE_MS);
+    CHECK(request->look.stamped);
+    CHECK_U64(look_at(request, "f")->pending, 1);
+    /* What is left is spoken of for two intervals. */
+    int64_t since_ms = suite_now_ms();
+    do {
+        CHECK(!suite_overdue(since_ms));
+        suite_pause(10);
+        CHECK(look_within(worker("a", 1), 0, 0)->look.stamped);
+    } while (look_within(worker("b", 2), LOOK_FREE, 50)->look.stamped);
+}
+
+TEST(a_young_stamp_keeps_nobody_with_a_free_handler_from_a_death)
+{
+    struct who judge = worker("judge", 9);
+
+    suite_begin();
+    scene(mortal("w", 1), 1);
+    int64_t since_ms = suite_now_ms();
+    CHECK(look_within(judge, 0, ALIVE_MS)->look.stamped);
+    struct request *request = NULL;
+    do {
+        CHECK(!suite_overdue(since_ms));
+        suite_pause(10);
+        request = look_within(judge, LOOK_FREE, ALIVE_MS);
+    } while (!request->look.stamped);
+    CHECK(look_at(request, "w")->state == OWNER_DEAD);
+    CHECK(suite_now_ms() - since_ms >= DEAD_AFTER_MS - 50);
+}
+
 /* ---- leave ---- */
 
 static struct request *leave(struct who who)

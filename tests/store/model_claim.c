@@ -391,6 +391,7 @@ int model_claim_from(struct model *model, struct request *request)
     struct impel_bytes before = group->cursor_owner;
     group->cursor_owner = state_bytes_copy(request->claim_from.owner);
     group->cursor_id = request->claim_from.next;
+    group->left_ms = request->claim_from.due > 0 ? model->now_ms : group->left_ms;
     state_bytes_free(before);
     return IMPEL_OK;
 }

@@ -40,6 +40,7 @@ struct model_worker {
     struct impel_bytes name; /* owned */
     struct liveness_row row;
     bool dead; /* somebody judged it so; only its own next beat takes that back */
+    bool seen_dead;
 };
 
 struct model_group {
@@ -57,6 +58,7 @@ struct model_group {
     struct model_worker *workers;
     size_t worker_count;
     int64_t stamp_ms;
+    int64_t left_ms; /* when due work was left behind, or a worker seen dead; 0 = never */
     struct impel_bytes cursor_owner; /* owned */
     struct impel_id cursor_id;
 };

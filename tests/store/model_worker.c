@@ -32,8 +32,14 @@ marked_dead(const struct model *model, struct model_group *group, struct model_w
 static void mark(const struct model *model, struct model_group *group)
 {
     for (size_t i = 0; i < group->worker_count; i++) {
-        if (!model->dead_by_time && worker_dead(model, group, &group->workers[i])) {
-            group->workers[i].dead = true;
+        struct model_worker *worker = &group->workers[i];
+        if (!worker_dead(model, group, worker)) {
+            continue;
+        }
+        worker->dead = worker->dead || !model->dead_by_time;
+        if (!worker->seen_dead) {
+            worker->seen_dead = true;
+            group->left_ms = model->now_ms;
         }
     }
 }
@@ -85,7 +91,7 @@ write_row(struct model *model, struct model_group *group, const struct request *
     }
     worker = group_worker_make(group, request->consumer);
     worker->row = (struct liveness_row){model->now_ms, request->dead_after_ms, request->token};
-    worker->dead = false;
+    worker->dead = worker->seen_dead = false;
     return first || fresh ? BEAT_TAKEN : BEAT_REVIVED;
 }
 
@@ -188,8 +194,12 @@ static bool
 take_stamp(struct model *model, struct model_group *group, const struct request *request)
 {
     if ((request->look.flags & LOOK_STAMP) != 0) {
+        int64_t interval_ms = request->look.interval_ms;
         int64_t age_ms = sub_saturating(model->now_ms, group->stamp_ms);
-        if (age_ms >= 0 && age_ms < request->look.interval_ms) {
+        int64_t left_age_ms = sub_saturating(model->now_ms, group->left_ms);
+        bool let_in = (request->look.flags & LOOK_FREE) != 0 && left_age_ms >= 0 &&
+                      left_age_ms / 2 < interval_ms;
+        if (age_ms >= 0 && age_ms < interval_ms && !let_in) {
             return false;
         }
         group->stamp_ms = model->now_ms;

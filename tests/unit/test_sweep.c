@@ -102,6 +102,24 @@ TEST(somebody_elses_stamp_ends_it)
     end();
 }
 
+TEST(a_free_handler_is_told_of)
+{
+    begin(true);
+    sweep_set_free(sweep, true);
+    struct request *look = next(0);
+    CHECK(look->look.flags == (LOOK_BEAT | LOOK_STAMP | LOOK_FREE));
+    done(look);
+    now_ms += sweep_deadline(sweep, now_ms);
+    sweep_set_free(sweep, false);
+    done(looked());
+    sweep_set_free(sweep, true);
+    sweep_hurry(sweep, now_ms);
+    look = next(0);
+    CHECK(look->look.flags == LOOK_BEAT); /* no stamp is asked for */
+    done(look);
+    end();
+}
+
 TEST(a_sole_worker_is_never_refused_its_own_stamp)
 {
     begin(true);

@@ -425,5 +425,6 @@ int exec_claim_from(struct exec *exec, struct request *request)
     table->cursor_owner = claiming.owner == NULL ? 0 : claiming.owner->number;
     table->cursor_ms = request->claim_from.next.ms;
     table->cursor_seq = request->claim_from.next.seq;
+    table->left_ms = request->claim_from.due > 0 ? exec->boot_ms : table->left_ms;
     return IMPEL_OK;
 }

@@ -185,15 +185,32 @@ static int look_cursor(struct looking *looking)
     return exec_copy(looking->exec, looking->request, name, &cursor->owner);
 }
 
+/* Work is left that somebody with a free handler may have: then others' sweeps do not keep it out. */
+static bool work_is_left(struct looking *looking)
+{
+    struct side *side = &looking->exec->env->side;
+    struct side_group *table = looking->table;
+    int64_t now_ms = looking->exec->boot_ms;
+
+    for (struct side_row *row = side_row_at(side, table->row_first);
+         looking->mark && row != NULL && !side_stale(table, now_ms);
+         row = side_row_at(side, row->next)) {
+        (void)side_judge(table, row, now_ms);
+    }
+    return table->left_ms != 0 &&
+           (now_ms - table->left_ms) / 2 < looking->request->look.interval_ms;
+}
+
 static bool take_stamp(struct looking *looking)
 {
-    struct request *request = looking->request;
+    const struct request *request = looking->request;
 
     if ((request->look.flags & LOOK_STAMP) == 0 || looking->table == NULL) {
         return true;
     }
     int64_t age_ms = looking->exec->boot_ms - looking->table->stamp_ms;
-    if (looking->table->stamp_ms != 0 && age_ms < request->look.interval_ms) {
+    bool fresh = looking->table->stamp_ms != 0 && age_ms < request->look.interval_ms;
+    if (fresh && !((request->look.flags & LOOK_FREE) != 0 && work_is_left(looking))) {
         return false;
     }
     looking->table->stamp_ms = looking->exec->boot_ms;

@@ -81,7 +81,9 @@ struct side_group {
     uint64_t cursor_owner;             /* where the sweep stands: a consumer's number, 0 = start */
     uint64_t cursor_ms, cursor_seq;
     uint32_t row_first; /* index + 1 */
-    uint32_t reserved[15];
+    uint32_t reserved_a;
+    int64_t left_ms; /* when due work was left behind, or a worker seen dead; 0 = never */
+    uint32_t reserved[12];
 };
 
 struct side_row {

@@ -72,7 +72,7 @@ struct side_group *side_group(struct side *side, uint64_t number, bool make)
     atomic_store(&free_slot->last_ms, 0);
     atomic_store(&free_slot->since_ms, 0);
     atomic_store(&free_slot->dead_after_min_ms, 0);
-    free_slot->stamp_ms = 0;
+    free_slot->stamp_ms = free_slot->left_ms = 0;
     free_slot->cursor_owner = 0;
     free_slot->cursor_ms = free_slot->cursor_seq = 0;
     free_slot->row_first = 0;
@@ -252,7 +252,7 @@ void side_bury(struct side *side)
         struct side_group *group = &side->groups[i];
         atomic_store(&group->last_ms, 0);
         atomic_store(&group->since_ms, 0);
-        group->stamp_ms = 0;
+        group->stamp_ms = group->left_ms = 0;
     }
     for (uint32_t i = 0; i < side->header->rows_used; i++) {
         struct side_row *row = &side->rows[i];
@@ -365,6 +365,7 @@ bool side_judge(struct side_group *group, struct side_row *row, int64_t now_ms)
             return false;
         }
         if (atomic_compare_exchange_weak(&row->beat, &seen, seen | 1)) {
+            group->left_ms = now_ms;
             return true;
         }
     }

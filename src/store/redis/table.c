@@ -56,6 +56,7 @@ static int look_send(struct op *op, struct buf *out)
     cmd_text(op, request->look.flags & LOOK_BEAT ? "1" : "0");
     cmd_text(op, request->look.flags & LOOK_STAMP ? "1" : "0");
     cmd_number(op, request->look.interval_ms);
+    cmd_text(op, request->look.flags & LOOK_FREE ? "1" : "0");
     cmd_end(op, out);
     return 1;
 }

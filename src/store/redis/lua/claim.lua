@@ -366,7 +366,11 @@ if action ~= '' then -- handed over
     end
     claimed = {}
 end
-call('HSET', tab, 'cursor', (next_row == '' and '0-0' or next_row) .. ' ' .. owner)
+local keep = {'HSET', tab, 'cursor', (next_row == '' and '0-0' or next_row) .. ' ' .. owner}
+if due > 0 then
+    keep[5], keep[6] = 'left', num(now)
+end
+call(unpack(keep))
 return {now, state, result, claimed, parked, reaped, failed, failure, rows, due, due_last, due_first,
     not_due, wait_least, next_row, large, row and row_text(row) or '', moved,
     action == 'requeue' and forbidden and due > 0 and 1 or 0}

@@ -1,4 +1,5 @@
--- Who holds how much, and who is alive. ARGV: 6 "1" to beat, 7 "1" to take the stamp, 8 its interval.
+-- Who holds how much, and who is alive. ARGV: 6 "1" to beat, 7 "1" to take the stamp, 8 its interval,
+-- 9 "1" if a handler is free: then a young stamp does not stand in the way while work is left.
 -- KEYS: 3 the attempts. Answers: now, beat, stamped, cursor, pending, undelivered, then for each owner
 -- {name, pending, state, in the table, beat age, oldest idle, token, since it was seen}.
 local error = absent()
@@ -32,8 +33,10 @@ else
     least = smallest
 end
 if ARGV[7] == '1' then
-    local stamp = tonumber(call('HGET', tab, 'stamp') or 0)
-    if now >= stamp and now - stamp < tonumber(ARGV[8]) then
+    local got, interval = call('HMGET', tab, 'stamp', 'left'), tonumber(ARGV[8])
+    local stamp, left = tonumber(got[1] or 0), tonumber(got[2] or 0)
+    local let_in = ARGV[9] == '1' and now >= left and now - left < 2 * interval
+    if now >= stamp and now - stamp < interval and not let_in then
         return {now, result, 0}
     end
     call('HSET', tab, 'stamp', num(now))
