@@ -186,6 +186,15 @@ int64_t worker_delay(struct worker *w, uint32_t failures, bool holding)
 
 static void set_now(struct worker *w, int64_t now_ms)
 {
+    int64_t gap_ms = sub_saturating(now_ms, w->now_ms);
+
+    if (gap_ms > w->options.policy.dead_after_ms / 2) { /* beats are due more often */
+        w->slept_ms = add_saturating(w->slept_ms, gap_ms);
+        for (size_t i = 0; i < w->stream_count; i++) {
+            struct stream *s = &w->streams[i];
+            s->name_until_ms += s->name_until_ms > 0 ? gap_ms : 0;
+        }
+    }
     w->now_ms = now_ms > w->now_ms ? now_ms : w->now_ms;
 }
 

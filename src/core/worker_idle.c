@@ -138,12 +138,17 @@ static void say_own(struct worker *w)
     say(w, &w->streams[0], text);
 }
 
+static int64_t give_up_ms(const struct worker *w)
+{
+    return add_saturating(w->started_ms + w->slept_ms, w->options.until_idle_ms);
+}
+
 void idle_step(struct worker *w)
 {
     if (!w->options.until_idle || w->stopping || w->ended) {
         return;
     }
-    if (w->options.until_idle_ms > 0 && w->now_ms - w->started_ms >= w->options.until_idle_ms) {
+    if (w->options.until_idle_ms > 0 && w->now_ms >= give_up_ms(w)) {
         say(w, &w->streams[0], "the time for that is over; this worker stops");
         w->drain_code = 1;
         w->gave_up = true;
@@ -169,7 +174,7 @@ int64_t idle_due_ms(const struct worker *w)
         return INT64_MAX;
     }
     if (w->options.until_idle_ms > 0) {
-        due_ms = add_saturating(w->started_ms, w->options.until_idle_ms);
+        due_ms = give_up_ms(w);
     }
     if (w->idle_look_ms > w->now_ms && w->idle_look_ms < due_ms) {
         due_ms = w->idle_look_ms;

@@ -103,6 +103,7 @@ void start_hold(struct hold *hold)
     hold->run = run;
     run->hold = hold;
     run->started_ms = w->now_ms;
+    run->slept_ms = w->slept_ms;
     run->recovered = hold->recovered;
     run->alone = hold->alone;
     run->delivery = (struct delivery){

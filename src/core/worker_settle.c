@@ -142,12 +142,18 @@ void settle_outcome(struct hold *hold,
 
 /* ---- timeouts ---- */
 
+static int64_t timeout_at_ms(const struct worker *w, const struct run *run)
+{
+    int64_t started_ms = run->started_ms + (w->slept_ms - run->slept_ms);
+    return add_saturating(started_ms, w->options.timeout_ms);
+}
+
 int64_t settle_timeout_due_ms(const struct worker *w)
 {
     for (const struct link *at = w->runs.next; at != &w->runs; at = at->next) {
         const struct run *run = CONTAINER(at, const struct run, running);
         if (run->hold != NULL) {
-            return add_saturating(run->started_ms, w->options.timeout_ms);
+            return timeout_at_ms(w, run);
         }
     }
     return INT64_MAX;
@@ -194,7 +200,7 @@ void settle_timeouts(struct worker *w)
     while (at != &w->runs && !w->ended) {
         struct run *run = CONTAINER(at, struct run, running);
         at = at->next;
-        if (add_saturating(run->started_ms, w->options.timeout_ms) > w->now_ms) {
+        if (timeout_at_ms(w, run) > w->now_ms) {
             break; /* they stand in the order of starting */
         }
         if (run->hold != NULL) {

@@ -94,10 +94,11 @@ struct run {
     struct hold *hold;        /* NULL once the entry is lost or the attempt timed out */
     struct link running;      /* w->runs, in the order of starting */
     int64_t started_ms;
-    bool lost;      /* its entry is no longer ours: a late `done` is still acked */
-    bool forget;    /* ... but not after the group vanished: the ID may be another entry's now */
-    bool stopped;   /* CANCEL_STOP was sent: only `done` counts as an outcome */
-    bool recovered; /* counts on due work's share */
+    int64_t slept_ms; /* w->slept_ms then */
+    bool lost;        /* its entry is no longer ours: a late `done` is still acked */
+    bool forget;      /* ... but not after the group vanished: the ID may be another entry's now */
+    bool stopped;     /* CANCEL_STOP was sent: only `done` counts as an outcome */
+    bool recovered;   /* counts on due work's share */
     bool alone;
 };
 
@@ -222,6 +223,9 @@ struct worker {
     struct arena arena; /* names */
     int64_t now_ms;     /* of the event being handled; never goes back */
     int64_t started_ms;
+    /* How long it was stopped, or the machine asleep, in all: in that time nothing could be done and
+     * nobody be told, so margins do not run meanwhile. */
+    int64_t slept_ms;
     uint64_t seed;
     struct stream *streams;
     size_t stream_count;

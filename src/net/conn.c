@@ -129,7 +129,7 @@ static void conn_fail(struct net_conn *conn, int status, const char *text)
 
 /* ---- time ---- */
 
-static void expired(uv_timer_t *timer)
+static void given_up(uv_timer_t *timer)
 {
     struct net_conn *conn = timer->data;
     char text[160];
@@ -142,6 +142,13 @@ static void expired(uv_timer_t *timer)
                        (long long)conn->limits.connect_timeout_ms);
     }
     conn_fail(conn, IMPEL_ERR_TIMEOUT, text);
+}
+
+/* The loop looks at timers before it looks at sockets, so who was stopped for longer comes here although
+ * the answer is there: the end comes only after one more look. */
+static void expired(uv_timer_t *timer)
+{
+    uv_timer_start(timer, given_up, 1, 0);
 }
 
 void net_expect(struct net_conn *conn, int64_t idle_ms, const char *what)

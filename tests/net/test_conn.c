@@ -89,6 +89,18 @@ static void live_echo(int fd)
     }
 }
 
+/* One byte there and back, and a word about it. */
+static int answered[2];
+
+static void live_answer(int fd)
+{
+    char byte;
+
+    if (read(fd, &byte, 1) == 1 && write(fd, &byte, 1) == 1 && write(answered[1], &byte, 1) == 1) {
+        (void)poll(NULL, 0, -1);
+    }
+}
+
 static void live_silent(int fd)
 {
     char byte;
@@ -215,6 +227,32 @@ TEST(a_peer_that_is_silent_is_given_up)
     CHECK(opened && closed && closed_with.status == IMPEL_ERR_TIMEOUT);
     CHECK(strstr(closed_with.text, "the question") != NULL);
     end();
+}
+
+TEST(an_answer_that_came_while_it_was_stopped_is_taken)
+{
+    char byte;
+
+    CHECK(pipe(answered) == 0);
+    begin(live_answer, &wide);
+    while (!opened) {
+        uv_run(&loop, UV_RUN_ONCE);
+    }
+    net_expect(conn, 50, "the question");
+    buf_append(net_out(conn), (uint8_t[]){byte_at(0)}, 1);
+    net_flush(conn);
+    uint64_t until_ms = uv_hrtime() / 1000000 + 60;
+    CHECK(read(answered[0], &byte, 1) == 1);
+    while (uv_hrtime() / 1000000 < until_ms) { /* the loop stands still until the time is over */
+    }
+    while (received == 0 && !closed) {
+        uv_run(&loop, UV_RUN_ONCE);
+    }
+    CHECK_U64(received, 1);
+    CHECK(!closed);
+    end();
+    close(answered[0]);
+    close(answered[1]);
 }
 
 TEST(closing_while_it_connects_tells_nothing)

@@ -443,6 +443,42 @@ TEST(a_short_sleep_loses_nothing)
     finish();
 }
 
+TEST(a_long_sleep_takes_nothing_off_a_handlers_timeout)
+{
+    struct worker_options options;
+
+    begin();
+    node_options(&sim, &options);
+    options.timeout_ms = 60000;
+    CHECK(node_start(&sim, "a", &options) != NULL);
+    pass(200);
+    struct sim_entry *e = entry(PLAN_GOOD, 90000);
+    pass(10000);
+    node_pause(&sim, sim.nodes[e->delivered_to], 70000);
+    pass(100000);
+    CHECK(e->place == PLACE_ACKED);
+    CHECK(e->starts == 1);
+    finish();
+}
+
+TEST(who_slept_while_waiting_for_its_own_dead_name_still_gets_it)
+{
+    begin();
+    struct node *first = up("a", 1, 0);
+    pass(2000);
+    crash(first);
+    pass(200);
+    struct node *second = up("a", 1, 0);
+    pass(1000);
+    node_pause(&sim, second, 60000);
+    pass(75000);
+    CHECK(node_alive(second));
+    struct sim_entry *e = entry(PLAN_GOOD, 100);
+    pass(2000);
+    CHECK(e->place == PLACE_ACKED && e->delivered_to == second->index);
+    finish();
+}
+
 TEST(a_name_given_twice_is_refused_to_the_second)
 {
     begin();

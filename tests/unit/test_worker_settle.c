@@ -206,6 +206,20 @@ TEST(a_timeout_of_the_last_attempt_parks)
     hand_end();
 }
 
+TEST(who_slept_through_a_timeout_gives_the_handler_the_rest_of_it)
+{
+    struct worker_options options = hand_options();
+    options.timeout_ms = 60000;
+    run_one(5, &options);
+    pass(50000);
+    hand.now_ms += 3600 * 1000; /* no tick in between: the handler slept too */
+    pass(9000);
+    CHECK(hand.events[EVENT_TIMED_OUT] == 0 && hand.cancelled_count == 0);
+    pass(1001);
+    CHECK(hand.events[EVENT_TIMED_OUT] == 1 && hand.cancelled_count == 1);
+    hand_end();
+}
+
 TEST(an_attempt_that_did_not_run_is_given_back)
 {
     struct worker_options options = hand_options();
