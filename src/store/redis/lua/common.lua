@@ -5,8 +5,8 @@
 --
 -- The table is a hash. `last` and `since` are when any beat was taken last, and since when without a
 -- gap; `least` is the smallest dead-after of a row (perhaps of one that is gone: then a gap is seen
--- too soon, which condemns nobody); `stamp`, `cursor` and `floor` are the sweep's, and `left`: when it
--- left due work behind, or a worker was seen dead. A worker's row is
+-- too soon, which condemns nobody); `stamp`, `cursor`, `floor` and `again` are the sweep's, and `left`: when
+-- it left due work behind, or a worker was seen dead. A worker's row is
 -- `w:<consumer>` = "<beat> <dead-after> <token>", with " dead" behind it once it was judged so: its
 -- own next beat takes that away, and learns of it.
 --

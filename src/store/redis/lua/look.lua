@@ -42,17 +42,39 @@ if ARGV[7] == '1' then
     call('HSET', tab, 'stamp', num(now))
 end
 
+local LARGE, LARGE_AGAIN_MS = 262144, 60000
+local function payload(entry)
+    local size = 0
+    for _, text in ipairs(entry and entry[2] or {}) do
+        size = size + #text
+    end
+    return size
+end
+
+-- How far the stream has come: its last ID and how many were ever added. The only command that tells
+-- brings the first and the last entry along; where these are large it is asked once a minute only.
+local function progress(known)
+    local again = tonumber(call('HGET', tab, 'again') or 0)
+    if known and now < again and again - now <= LARGE_AGAIN_MS then
+        return known
+    end
+    local reply, info = call('XINFO', 'STREAM', stream), {}
+    for i = 1, #reply, 2 do
+        info[reply[i]] = reply[i + 1]
+    end
+    if payload(info['first-entry']) + payload(info['last-entry']) > LARGE then
+        call('HSET', tab, 'again', num(now + LARGE_AGAIN_MS))
+    end
+    return info['last-generated-id'] .. ' ' .. num(info['entries-added'] or 0)
+end
+
 -- Where the group would have to begin again if it were lost, as a last delivered ID: all up to there was
 -- acknowledged. With it, how far the stream had come.
 local function keep_floor(delivered)
     local first = call('XPENDING', stream, group, '-', '+', 1)[1]
     local floor = first and not less(delivered, first[1]) and previous_id(first[1]) or delivered
-    local reply, info = call('XINFO', 'STREAM', stream), {}
-    for i = 1, #reply, 2 do
-        info[reply[i]] = reply[i + 1]
-    end
-    call('HSET', tab, 'floor', floor .. ' ' .. info['last-generated-id'] .. ' ' ..
-        num(info['entries-added'] or 0))
+    local known = string.match(call('HGET', tab, 'floor') or '', '^%S+ (%S+ %d+)$')
+    call('HSET', tab, 'floor', floor .. ' ' .. progress(known))
 end
 
 local owners, seen = {}, {}
