@@ -31,7 +31,7 @@ static int read_password(const char *path, char *text, struct impel_error *err)
     bool got = file != NULL && fgets(text, PASSWORD_SIZE_MAX, file) != NULL;
 
     if (file == NULL) {
-        return error_set(err, IMPEL_ERR_IO, "--password-file %s: %s", path, strerror(errno));
+        return error_set(err, IMPEL_ERR_INVALID, "--password-file %s: %s", path, strerror(errno));
     }
     (void)fclose(file);
     text[got ? strcspn(text, "\r\n") : 0] = '\0';

@@ -152,6 +152,20 @@ static void remove_stale(const char *path)
     }
 }
 
+static bool folder_exists(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char folder[sizeof(((struct sockaddr_un *)NULL)->sun_path)];
+    struct stat st;
+
+    if (slash == NULL || slash == path || (size_t)(slash - path) >= sizeof(folder)) {
+        return true;
+    }
+    memcpy(folder, path, (size_t)(slash - path));
+    folder[slash - path] = '\0';
+    return stat(folder, &st) == 0 || errno != ENOENT;
+}
+
 static int listen_unix(struct server *server, const char *path, struct impel_error *err)
 {
     struct listener *listener = listener_new(server, err);
@@ -168,6 +182,9 @@ static int listen_unix(struct server *server, const char *path, struct impel_err
     mode_t mask = umask(0077); /* the owner's, unless he widens it */
     int code = uv_pipe_bind(&listener->io.pipe, path);
     umask(mask);
+    if (code == UV_EACCES && !folder_exists(path)) {
+        code = UV_ENOENT; /* libuv makes the one of the other */
+    }
     code = code < 0 ? code : uv_listen(&listener->io.stream, BACKLOG, on_connection);
     if (code < 0) {
         return failed(path, code, err);

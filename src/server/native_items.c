@@ -165,12 +165,10 @@ bool native_parse_park(struct request *request, const struct impel_bytes *words,
 bool native_answer_park(const struct request *request, struct value *out, struct arena *arena)
 {
     size_t count = request->items.item_count;
-    struct value *items = native_list(request, out, 2, arena);
-    struct value *list =
-        items == NULL ? NULL : value_list_init(&items[1], VALUE_ARRAY, count, arena);
     struct impel_bytes why = {NULL, 0};
+    struct value *list = native_results(request, out, count, &why, arena);
 
-    if (list == NULL || !arena_copy(arena, bytes_of(request->error.text), &why)) {
+    if (list == NULL) {
         return false;
     }
     for (size_t i = 0; i < count; i++) {

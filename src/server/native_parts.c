@@ -99,6 +99,19 @@ native_list(const struct request *request, struct value *out, size_t count, stru
     return items;
 }
 
+struct value *native_results(const struct request *request,
+                             struct value *out,
+                             size_t count,
+                             struct impel_bytes *why,
+                             struct arena *arena)
+{
+    struct value *items = native_list(request, out, 2, arena);
+    struct value *list =
+        items == NULL ? NULL : value_list_init(&items[1], VALUE_ARRAY, count, arena);
+
+    return list != NULL && arena_copy(arena, bytes_of(request->error.text), why) ? list : NULL;
+}
+
 bool native_put_results(struct value *out,
                         const struct request_item *items,
                         size_t count,

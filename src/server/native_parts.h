@@ -21,6 +21,13 @@ bool native_put_id(struct value *out, struct impel_id id, struct arena *arena);
 bool native_put_fields(struct value *out, const struct entry *entry, struct arena *arena);
 struct value *
 native_list(const struct request *request, struct value *out, size_t count, struct arena *arena);
+/* An answer of the time and a list of `count` results, to be filled in. `why`: the request's error, for
+ * those that were refused. NULL if memory is out. */
+struct value *native_results(const struct request *request,
+                             struct value *out,
+                             size_t count,
+                             struct impel_bytes *why,
+                             struct arena *arena);
 bool native_put_results(struct value *out,
                         const struct request_item *items,
                         size_t count,

@@ -235,7 +235,6 @@ def an_embedded_target_has_all_or_nothing(tmp):
     r.xgroup_create("orders", "g", 0)
     for _ in range(4):
         r.xreadgroup("g", "c", {"orders": ">"}, count=500)
-    # Too large for one payload, says a name of whose pending entries one is nobody's.
     for round_number in range(6):
         target = "lmdb:%s/two" % tmp
         process = start(impel_argv("copy", "--from", server, "--to", target), tmp)

@@ -5,7 +5,7 @@ import subprocess
 
 import redis
 
-from impeltest import check, contains, equal, main, run, skip, test, wait_for
+from impeltest import check, contains, equal, impel, main, run, skip, test, wait_for
 from served import SERVE, Served, error_of
 
 
@@ -250,6 +250,17 @@ def redis_cli_and_benchmark_work(tmp):
     equal(served.client().xlen("b"), 2000)
     equal(error_of(redis.Redis(port=served.port).execute_command, "SELECT", "1"),
           "DB index is out of range")
+
+
+@test
+def what_cannot_be_used_is_named_as_it_is(tmp):
+    db = tmp / "db"
+    done = impel("serve", "--unix", tmp / "sock", "--password-file", tmp / "nope", store=db)
+    equal(done.code, 2, done.err)
+    contains(done.err, "--password-file %s: No such file" % (tmp / "nope"))
+    done = impel("serve", "--unix", tmp / "nowhere" / "sock", store=db)
+    equal(done.code, 1, done.err)
+    contains(done.err, "cannot listen on %s: no such file or directory" % (tmp / "nowhere" / "sock"))
 
 
 main()

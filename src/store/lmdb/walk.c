@@ -132,16 +132,41 @@ int lmdb_next_entry(struct lmdb_walk *walk, struct lmdb_raw *out)
 
 /* ---- pending entries ---- */
 
+/* The rows of a number (a group's, a consumer's) from an ID on. */
+static int walk_rows(struct lmdb_walk *walk,
+                     struct lmdb_txn *txn,
+                     enum lmdb_database db,
+                     uint64_t number,
+                     struct impel_id start)
+{
+    uint8_t key[ROW_KEY_SIZE];
+
+    row_key(key, number, start);
+    int rc = walk_begin(walk, txn, db, key, sizeof(key));
+    walk->prefix_size = 8;
+    return rc;
+}
+
+/* The rows of the catalog that belong to a number, of one letter. */
+static int walk_catalog(
+    struct lmdb_walk *walk, struct lmdb_txn *txn, char letter, uint64_t number, void *owner)
+{
+    struct lmdb_key key;
+
+    key_of_number(&key, letter, number);
+    int rc = walk_begin(walk, txn, DB_CATALOG, key.data, key.size);
+    walk->prefix_size = key.size;
+    walk->owner = owner;
+    return rc;
+}
+
 int lmdb_walk_pending(struct lmdb_walk *walk,
                       struct lmdb_txn *txn,
                       struct lmdb_group *group,
                       struct impel_id start)
 {
-    uint8_t key[ROW_KEY_SIZE];
+    int rc = walk_rows(walk, txn, DB_PEL, group->number, start);
 
-    row_key(key, group->number, start);
-    int rc = walk_begin(walk, txn, DB_PEL, key, sizeof(key));
-    walk->prefix_size = 8;
     walk->owner = group;
     return rc;
 }
@@ -151,24 +176,15 @@ int lmdb_walk_owned(struct lmdb_walk *walk,
                     struct lmdb_consumer *consumer,
                     struct impel_id start)
 {
-    uint8_t key[ROW_KEY_SIZE];
+    int rc = walk_rows(walk, txn, DB_OWNED, consumer->number, start);
 
-    row_key(key, consumer->number, start);
-    int rc = walk_begin(walk, txn, DB_OWNED, key, sizeof(key));
-    walk->prefix_size = 8;
     walk->owner = consumer->group;
     return rc;
 }
 
 int lmdb_walk_order(struct lmdb_walk *walk, struct lmdb_txn *txn, struct lmdb_group *group)
 {
-    struct lmdb_key key;
-
-    key_of_number(&key, 't', group->number);
-    int rc = walk_begin(walk, txn, DB_CATALOG, key.data, key.size);
-    walk->prefix_size = key.size;
-    walk->owner = group;
-    return rc;
+    return walk_catalog(walk, txn, 't', group->number, group);
 }
 
 /* The ID of the next row of an order, which ends in it. */
@@ -213,24 +229,12 @@ int lmdb_next_pending(struct lmdb_walk *walk, struct lmdb_pending *out)
 
 int lmdb_walk_groups(struct lmdb_walk *walk, struct lmdb_txn *txn, struct lmdb_stream *stream)
 {
-    struct lmdb_key key;
-
-    key_of_number(&key, 'g', stream->number);
-    int rc = walk_begin(walk, txn, DB_CATALOG, key.data, key.size);
-    walk->prefix_size = key.size;
-    walk->owner = stream;
-    return rc;
+    return walk_catalog(walk, txn, 'g', stream->number, stream);
 }
 
 int lmdb_walk_consumers(struct lmdb_walk *walk, struct lmdb_txn *txn, struct lmdb_group *group)
 {
-    struct lmdb_key key;
-
-    key_of_number(&key, 'c', group->number);
-    int rc = walk_begin(walk, txn, DB_CATALOG, key.data, key.size);
-    walk->prefix_size = key.size;
-    walk->owner = group;
-    return rc;
+    return walk_catalog(walk, txn, 'c', group->number, group);
 }
 
 static int walk_next_number(struct lmdb_walk *walk, uint64_t *number)

@@ -36,6 +36,15 @@ local function is_error(reply)
     return type(reply) == 'table' and reply.err ~= nil
 end
 
+-- A flat list of names and values as a table.
+local function named(reply)
+    local info = {}
+    for i = 1, #reply, 2 do
+        info[reply[i]] = reply[i + 1]
+    end
+    return info
+end
+
 -- The error of a missing group or a key of another type, to be returned as it is; else nil.
 local function absent()
     local reply = try('XPENDING', stream, group, '0-0', '0-0', 1)

@@ -1,20 +1,13 @@
 -- A stream and its groups, seen in one step. Answers: now, exists, then length, last ID, first ID,
 -- entries added, {name, last delivered, pending, consumers, lag, first pending, its idle time, entries
 -- read} each.
-local function fields(reply)
-    local info = {}
-    for i = 1, #reply, 2 do
-        info[reply[i]] = reply[i + 1]
-    end
-    return info
-end
 local reply = try('XINFO', 'STREAM', stream)
 if is_error(reply) then
     return string.find(reply.err, 'no such key', 1, true) and {now, 0} or reply
 end
-local info, groups = fields(reply), {}
+local info, groups = named(reply), {}
 for _, each in ipairs(call('XINFO', 'GROUPS', stream)) do
-    local one = fields(each)
+    local one = named(each)
     local first = call('XPENDING', stream, one['name'], '-', '+', 1)[1]
     groups[#groups + 1] = {one['name'], one['last-delivered-id'], one['pending'], one['consumers'],
         one['lag'] or -1, first and first[1] or '0-0', first and first[3] or -1,

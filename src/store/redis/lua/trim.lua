@@ -3,14 +3,6 @@
 -- Answers: now, how many went, "1" if there may be more, the first entry that is not finished.
 local length_min, target, limit = tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8])
 
-local function facts(reply)
-    local info = {}
-    for i = 1, #reply, 2 do
-        info[reply[i]] = reply[i + 1]
-    end
-    return info
-end
-
 local reply = try('XINFO', 'GROUPS', stream)
 if is_error(reply) then
     local missing = string.find(reply.err, 'no such key', 1, true)
@@ -21,7 +13,7 @@ for i = 9, #ARGV do
     ignored[ARGV[i]] = true
 end
 for _, each in ipairs(reply) do
-    local info = facts(each)
+    local info = named(each)
     if not ignored[info['name']] then
         local first = call('XPENDING', stream, info['name'], '-', '+', 1)[1]
         local next = next_id(info['last-delivered-id']) or SEQ_MAX .. '-' .. SEQ_MAX
