@@ -208,6 +208,11 @@ int command_dead(struct options *options, struct impel_error *err)
     }
     rc = session_open_existing(options, &dead.store, err);
     rc = rc < 0 ? rc : dead_look(&dead, err);
+    if (rc >= 0 && !dead.exists) {
+        /* A stream of which nothing was parked yet has no dead-letter stream. */
+        rc = session_check_stream(dead.store, dead.stream.size > 0 ? dead.stream : dead.dead_letter,
+                                  err);
+    }
     rc = rc < 0 ? rc : subcommand->run(&dead, err);
     store_close(dead.store);
     return rc;

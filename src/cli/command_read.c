@@ -4,9 +4,15 @@
 #include "cli/console.h"
 #include "cli/pages.h"
 
+struct printing {
+    struct buf line;
+    bool any; /* something was printed */
+};
+
 static int print_entry(void *user, struct impel_bytes stream, const struct entry *entry)
 {
-    struct buf *line = user;
+    struct printing *printing = user;
+    struct buf *line = &printing->line;
     char id[ID_TEXT_SIZE];
 
     buf_clear(line);
@@ -17,6 +23,7 @@ static int print_entry(void *user, struct impel_bytes stream, const struct entry
     buf_append_text(line, "}\n");
     if (!line->failed) {
         console_out(buf_bytes(line));
+        printing->any = true;
     }
     return buf_status(line);
 }
@@ -25,7 +32,7 @@ int command_read(struct options *options, struct impel_error *err)
 {
     struct store *store = NULL;
     struct impel_bytes stream;
-    struct buf line;
+    struct printing printing = {0};
     int rc;
 
     rc = command_one_stream(options, &stream, err);
@@ -36,7 +43,7 @@ int command_read(struct options *options, struct impel_error *err)
     if (rc < 0) {
         return rc;
     }
-    buf_init(&line, SIZE_MAX / 4);
+    buf_init(&printing.line, SIZE_MAX / 4);
     struct pages pages = {
         .store = store,
         .stream = stream,
@@ -45,10 +52,13 @@ int command_read(struct options *options, struct impel_error *err)
         .count = (uint64_t)options->count,
         .reverse = options->reverse,
         .entry = print_entry,
-        .user = &line,
+        .user = &printing,
     };
     rc = pages_walk(&pages, err);
-    buf_release(&line);
+    if (rc >= 0 && !printing.any) {
+        rc = session_check_stream(store, stream, err);
+    }
+    buf_release(&printing.line);
     store_close(store);
     return rc < 0 ? rc : EXIT_DONE;
 }

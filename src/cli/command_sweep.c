@@ -71,16 +71,14 @@ static bool wait_ms(const struct sweeper *sweeper, int64_t ms)
     return stopped;
 }
 
-/* The counters of all groups. That the file cannot be written is said once, and is no reason to
- * stop. */
+/* The counters of all groups. That the file cannot be written is said once, and is no reason for a
+ * daemon to stop. */
 static void write_metrics(struct sweeper *sweeper)
 {
     struct impel_error err = {0};
 
-    if (sweeper->metrics_file == NULL) {
-        return;
-    }
-    bool failed = sweep_list_write_metrics(&sweeper->list, sweeper->metrics_file, &err) < 0;
+    bool failed = sweeper->metrics_file != NULL &&
+                  sweep_list_write_metrics(&sweeper->list, sweeper->metrics_file, &err) < 0;
     if (failed && !sweeper->metrics_failed) {
         console_error("%s", err.text);
     }
@@ -614,10 +612,13 @@ static int run(struct sweeper *sweeper, struct options *options, struct impel_er
         rc = preview(sweeper, options, err);
     } else if (once) {
         rc = sweep_once(sweeper, options->json, err);
+        if (rc >= 0 && sweeper->metrics_file != NULL) {
+            rc = sweep_list_write_metrics(&sweeper->list, sweeper->metrics_file, err);
+        }
     } else {
         sweep_on(sweeper);
+        write_metrics(sweeper);
     }
-    write_metrics(sweeper);
     store_close(sweeper->store);
     return rc;
 }

@@ -4,6 +4,7 @@
 #include "cli/dead.h"
 #include "cli/pages.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- which ---- */
@@ -131,13 +132,35 @@ int dead_look(struct dead *dead, struct impel_error *err)
     return rc;
 }
 
+/* Records that were named and are not there. */
+enum {
+    MISSING_NAMED = 8, /* at most, or the line has no end */
+};
+
+struct missing {
+    size_t count;
+    char ids[MISSING_NAMED * (ID_TEXT_SIZE + 2)];
+};
+
+static void note_missing(struct missing *missing, struct impel_id id)
+{
+    size_t size = strlen(missing->ids);
+    char text[ID_TEXT_SIZE];
+
+    if (missing->count++ < MISSING_NAMED) {
+        (void)snprintf(missing->ids + size, sizeof(missing->ids) - size, "%s%s",
+                       size > 0 ? ", " : "", id_format(id, text));
+    }
+}
+
 int dead_walk(
     struct dead *dead, dead_record_fn *record, void *user, uint64_t *seen, struct impel_error *err)
 {
     struct walking walking = {
         .dead = dead, .record = record, .user = user, .seen = seen, .err = err};
     struct impel_id end = id_is_zero(dead->options->end) ? ID_MAX : dead->options->end;
-    char id[ID_TEXT_SIZE], name[100];
+    struct missing missing = {0};
+    char name[100];
     int rc = IMPEL_OK;
 
     end = id_compare(end, dead->last_id) > 0 ? dead->last_id : end;
@@ -148,10 +171,13 @@ int dead_walk(
         walking.met = 0;
         rc = walk_range(&walking, dead->ids[i], dead->ids[i], 1);
         if (rc >= 0 && walking.met == 0) {
-            rc = error_set(err, IMPEL_ERR_NOT_FOUND, "there is no record %s in '%s'",
-                           id_format(dead->ids[i], id),
-                           bytes_quote(dead->dead_letter, name, sizeof(name)));
+            note_missing(&missing, dead->ids[i]);
         }
+    }
+    if (rc >= 0 && missing.count > 0) {
+        rc = error_set(err, IMPEL_ERR_NOT_FOUND, "there is no record %s%s in '%s'", missing.ids,
+                       missing.count > MISSING_NAMED ? " and others" : "",
+                       bytes_quote(dead->dead_letter, name, sizeof(name)));
     }
     if (rc >= 0 && walking.skipped) {
         console_note(

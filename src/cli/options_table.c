@@ -218,7 +218,7 @@ const struct option_spec option_table[] = {
      OPTION_LIST, COMMAND_TRIM | COMMAND_SWEEP, 1, 0, AT(ignored_groups), false},
     {"stalled-after", "DURATION", "1h", NULL, NULL,
      "A group with unfinished work counts as stalled when no worker of it is alive and none of its "
-     "consumers was seen for this long.",
+     "consumers was seen for this long; without a consumer, when what it has not read is this old.",
      OPTION_DURATION, COMMAND_TRIM | COMMAND_SWEEP, 0, 0, AT(stalled_after_ms), false},
     {"dry-run", NULL, NULL, NULL, NULL,
      "Only show what would be done. sweep: one line an entry, and why.",

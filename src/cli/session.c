@@ -104,9 +104,23 @@ static void name_stream(const struct request *request, struct impel_error *err)
     error_set(err, cause.status, "stream '%s': %s", quoted, cause.text + size + 2);
 }
 
+/* Servers say it in their own ways, and some name keys that are Impel's. */
+static void say_missing(const struct request *request, struct impel_error *err)
+{
+    char stream[128], group[64];
+
+    error_set(err, IMPEL_ERR_NO_GROUP, "there is no stream '%s', or it has no group '%s'",
+              bytes_quote(request->stream, stream, sizeof(stream)),
+              bytes_quote(request->group, group, sizeof(group)));
+}
+
 void session_failure(const struct request *request, struct impel_error *err)
 {
     *err = request->error;
+    if (request->status == IMPEL_ERR_NO_GROUP && request->group.size > 0) {
+        say_missing(request, err);
+        return;
+    }
     if (err->text[0] == '\0') {
         error_set(err, request->status, "%s: %s", request_name(request->kind),
                   status_text(request->status));
@@ -126,6 +140,20 @@ int session_ask(struct store *store, struct request *request, struct impel_error
     if (rc < 0 && err != NULL) {
         session_failure(request, err);
     }
+    return rc;
+}
+
+int session_check_stream(struct store *store, struct impel_bytes stream, struct impel_error *err)
+{
+    struct request *info = session_request(REQUEST_INFO, stream, (struct impel_bytes){0});
+    char quoted[64];
+    int rc = session_ask(store, info, err);
+
+    if (rc >= 0 && !info->info.exists) {
+        rc = error_set(err, IMPEL_ERR_NOT_FOUND, "there is no stream '%s' in this store",
+                       bytes_quote(stream, quoted, sizeof(quoted)));
+    }
+    request_free(info);
     return rc;
 }
 

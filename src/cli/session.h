@@ -26,6 +26,8 @@ struct request *
 session_request(enum request_kind kind, struct impel_bytes stream, struct impel_bytes group);
 /* Asks and waits. On failure `err` gets the store's words. */
 int session_ask(struct store *store, struct request *request, struct impel_error *err);
+/* IMPEL_ERR_NOT_FOUND if there is no such stream, lest a misspelt name pass for an empty one. */
+int session_check_stream(struct store *store, struct impel_bytes stream, struct impel_error *err);
 /* The store's words for what a request failed of. */
 void session_failure(const struct request *request, struct impel_error *err);
 /* One Redis command. The reply lives as long as the request; an error reply becomes

@@ -35,6 +35,44 @@ find_floor(struct trim_group *group, const struct info_group *from, struct impel
     }
 }
 
+/* The first entry that the group has not read: in its place stands an ID that may never have been.
+ * Without one there is nothing left to read, whatever the last ID of the stream. */
+static int find_unread(struct trim_group *group,
+                       struct trim_report *report,
+                       struct store *store,
+                       struct impel_error *err)
+{
+    struct request *range = session_request(REQUEST_RANGE, report->stream, (struct impel_bytes){0});
+    int rc;
+
+    if (range != NULL) {
+        range->range.start = group->floor;
+        range->range.end = ID_MAX;
+        range->range.count = 1;
+    }
+    rc = session_ask(store, range, err);
+    ASSERT(rc < 0 || range != NULL);
+    if (rc >= 0) {
+        group->unfinished = range->range.entry_count > 0;
+    }
+    if (rc >= 0 && group->unfinished) {
+        group->floor = range->range.entries[0]->id;
+    }
+    request_free(range);
+    return rc;
+}
+
+/* A group without a consumer may be new, and its workers on their way: it counts as stalled when what
+ * it has not read has waited for long. */
+static bool is_stalled(const struct trim_group *group, int64_t now_ms, int64_t stalled_ms)
+{
+    if (group->seen_ms >= 0 || group->pending) {
+        return group->seen_ms < 0 || group->seen_ms >= stalled_ms;
+    }
+    int64_t added_ms = group->floor.ms > INT64_MAX ? INT64_MAX : (int64_t)group->floor.ms;
+    return sub_saturating(now_ms, added_ms) >= stalled_ms;
+}
+
 static int look_at_group(struct trim_report *report,
                          struct store *store,
                          const struct trim_plan *plan,
@@ -54,12 +92,15 @@ static int look_at_group(struct trim_report *report,
     find_floor(group, from, info->info.last_id);
     group->lost_unread = facts_lost_unread(info, from);
     rc = facts_lost_pending(store, info, from, &group->lost_pending, err);
+    if (rc >= 0 && group->unfinished && !group->pending) {
+        rc = find_unread(group, report, store, err);
+    }
     if (rc < 0 || !group->unfinished) {
         return rc;
     }
     rc = facts_any_alive(store, report->stream, from->name, &alive, err);
     rc = rc < 0 ? rc : facts_seen_ms(store, report->stream, from->name, &group->seen_ms, err);
-    group->stalled = !alive && (group->seen_ms < 0 || group->seen_ms >= plan->stalled_ms);
+    group->stalled = !alive && is_stalled(group, info->store_now_ms, plan->stalled_ms);
     return rc;
 }
 

@@ -214,7 +214,6 @@ def ranges_of_read(tmp):
     equal(numbers("--end", "2"), [1, 2])
     equal(numbers("--start", "5-2", "--end", "7-0"), [6])
     equal(numbers("--start", "7", "--end", "6"), [])
-    equal(read_fields(db, "nothing"), [])
 
 
 @test
@@ -275,6 +274,16 @@ def what_fails_is_said_of_the_stream(tmp):
     impel_ok("call", "SET", "text", "x", store=tmp / "db")
     for args in [["add", "--stream", "text", "a=1"], ["read", "--stream", "text"]]:
         contains(impel(*args, store=tmp / "db").err, "stream 'text': the key holds something other")
+
+
+@test
+def a_stream_that_is_not_there_is_not_read_as_an_empty_one(tmp):
+    db = tmp / "db"
+    impel_ok("call", "XGROUP", "CREATE", "s", "g", "0", "MKSTREAM", store=db)
+    equal(impel_ok("read", "--stream", "s", store=db), "")
+    done = impel("read", "--stream", "S", store=db)
+    equal((done.code, done.out), (1, ""))
+    contains(done.err, "there is no stream 'S' in this store")
 
 
 main()

@@ -160,7 +160,7 @@ def filters_pick_by_reason_age_id_field_and_group(tmp, store):
     done = dead(store, "list", "--stream", "s", "9-0", code=1)
     contains(done.err, "no record 9-0 in 's:dead'")
     contains(dead(store, "list", "--stream", "s", "--reason", "x").err, "nothing of that kind")
-    contains(dead(store, "list", "--stream", "none").err, "nothing is parked here")
+    dead(store, "list", "--stream", "none", code=1)
 
 
 @embedded
@@ -357,6 +357,26 @@ def misuse_is_told_before_anything_is_opened(tmp):
     done = impel("dead", "list", "--stream", "s", store=store)
     equal(done.code, 1)
     check(not store.exists(), "a look made a store")
+
+
+@every_store
+def every_name_that_is_not_there_is_told(tmp, store):
+    park_many(store, 2)
+    first, second = [entry for entry, _ in entries(store, "s:dead")]
+    done = impel("dead", "show", "--stream", "s", "1-0", first.decode(), "2-0", store=store)
+    equal(done.code, 1)
+    contains(done.err, "there is no record 1-0, 2-0 in 's:dead'")
+    contains(done.out, first.decode())
+    done = impel("dead", "show", "--stream", "s", *["%d-0" % i for i in range(1, 20)], store=store)
+    contains(done.err, "8-0 and others in 's:dead'")
+    for args, name in ((["list", "--stream", "misspelt"], "misspelt"),
+                       (["list", "--stream", "s", "--dead-letter", "misspelt"], None),
+                       (["drop", "--all", "--dead-letter", "misspelt"], "misspelt"),
+                       (["stats", "--stream", "misspelt"], "misspelt"),
+                       (["replay", "--stream", "misspelt"], "misspelt")):
+        done = impel("dead", *args, store=store)
+        equal(done.code, 1 if name else 0, args)
+        contains(done.err, "there is no stream '%s' in this store" % name if name else "nothing is parked here")
 
 
 main()

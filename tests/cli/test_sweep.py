@@ -371,4 +371,25 @@ def a_consumer_that_is_gone_and_holds_nothing_is_deleted(tmp):
     check("gone" not in names and "foreign" in names, names)
 
 
+@test
+def what_cannot_be_parked_is_in_the_report(tmp):
+    db = tmp / "db"
+    scene(db)
+    call(db, "SET", "s:dead", "no stream")
+    report, = json_lines(sweep(db).out)
+    equal((report["parked"], report["park_failed"], report["lost"], report["abandoned"]), (0, 1, 1, 2))
+    text = impel_ok("sweep", "--once", "--stream", "s", "--group", "g", *POLICY, store=db)
+    contains(text, ", could not park 1")
+    equal(pending(db), ["1-0", "3-0", "4-0"])
+
+
+@test
+def counters_that_cannot_be_written_are_a_failure(tmp):
+    db = tmp / "db"
+    scene(db)
+    done = sweep(db, "--metrics-file", str(tmp / "nowhere" / "prom"), code=1)
+    contains(done.err, "cannot write the metrics file")
+    equal([r["parked"] for r in json_lines(done.out)], [1], "the pass itself is told")
+
+
 main()

@@ -89,6 +89,19 @@ def a_daemon_follows_what_comes_and_goes(tmp, store):
 
 
 @every_store
+def a_group_that_is_missing_is_told_in_plain_words(tmp, store):
+    add(store, "s", "1-0")
+    for way in ("--once", "--report", "--dry-run"):
+        done = impel("sweep", way, *QUICK, "--stream", "s", "--group", "g", store=store)
+        equal(done.code, 1)
+        contains(done.err, "there is no stream 's', or it has no group 'g'")
+        check("NOGROUP" not in done.err, done.err)
+    daemon = start(impel_argv("sweep", *QUICK, "--stream", "s", "--group", "g", store=store), tmp)
+    daemon.wait_for_output("or it has no group 'g'")
+    check("NOGROUP" not in daemon.stop().err, daemon.err())
+
+
+@every_store
 def what_only_a_pattern_means_is_not_requeued_to_other_groups(tmp, store):
     scene(store)
     done = once(store, "--stream", "orders:*", "--group", "g", "--requeue")

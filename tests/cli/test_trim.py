@@ -206,4 +206,28 @@ def misuse_is_named(tmp):
     equal(impel_ok("call", "XLEN", "s", store=db), "1\n")
 
 
+@every_store
+def the_holder_is_named_with_an_entry_that_there_is(tmp, store):
+    """A group that read nothing yet holds the first entry there is, not 0-1."""
+    add(store, "s", "5-3", "9-0")
+    call(store, "XGROUP", "CREATE", "s", "g", "0")
+    tree = trim(store, code=3)
+    equal((group_of(tree, "g")["floor"], tree["held_by"], group_of(tree, "g")["stalled"]), ("5-3", "g", True))
+    contains(impel("trim", "--stream", "s", store=store).out, "5-3 holds what lies behind: g has not read it yet")
+    call(store, "XGROUP", "SETID", "s", "g", "5-3")
+    equal(group_of(trim(store, code=3), "g")["floor"], "9-0")
+    call(store, "XDEL", "s", "9-0")
+    tree = trim(store)
+    equal((group_of(tree, "g")["unfinished"], tree["held_by"]), (False, None), "nothing is left to read")
+
+
+@every_store
+def a_new_group_is_not_stalled(tmp, store):
+    call(store, "XADD", "s", "*", "n", "v")
+    call(store, "XGROUP", "CREATE", "s", "g", "0")
+    tree = trim(store)
+    equal((group_of(tree, "g")["stalled"], group_of(tree, "g")["unfinished"], tree["held_by"]), (False, True, "g"))
+    equal(group_of(trim(store, "--stalled-after", "0", code=3), "g")["stalled"], True)
+
+
 main()
