@@ -5,6 +5,8 @@
  * makes all holds stale; no handler starts on the stream until the store has confirmed each. */
 #include "core/worker_state.h"
 
+#include <stdio.h>
+
 static int64_t interval_ms(const struct worker *w)
 {
     int64_t third_ms = w->options.policy.min_idle_ms / 3;
@@ -63,7 +65,7 @@ void renew_step(struct stream *s)
     s->renewing = batch_submit(&batch) != NULL;
 }
 
-void hold_lost(struct hold *hold)
+void hold_lost(struct hold *hold, const char *why)
 {
     struct stream *s = hold->stream;
     struct worker *w = s->worker;
@@ -73,7 +75,8 @@ void hold_lost(struct hold *hold)
                                            .stream_index = s->index,
                                            .count = 1,
                                            .id = hold->id,
-                                           .attempt = hold->deliveries});
+                                           .attempt = hold->deliveries,
+                                           .text = why});
     if (run != NULL) {
         run->hold = NULL;
         run->lost = true;
@@ -93,6 +96,19 @@ static void trimmed(struct hold *hold)
     if (hold->state == HOLD_WAITING) {
         settle_park(hold, "trimmed", (struct impel_bytes){NULL, 0}); /* which takes the row away */
     }
+}
+
+/* Lost though our beats were confirmed all the time: nobody who asks whether we live did that. */
+static void robbed(struct hold *hold)
+{
+    char text[240];
+
+    snprintf(text, sizeof(text),
+             "its worker was alive all the time: whoever takes entries of this group by their idle "
+             "time alone must leave them for more than %lld ms, twice the time in which they are "
+             "renewed",
+             2 * (long long)interval_ms(hold->stream->worker));
+    hold_lost(hold, text);
 }
 
 static bool settling(const struct hold *hold)
@@ -128,12 +144,17 @@ void renew_done(struct stream *s, const struct flight *flight)
             continue;
         }
         renewed += items[i].result == ITEM_DONE;
+        bool slept = hold->pass < s->need_pass; /* or was fenced: then all was made stale */
         hold_freshen(hold, flight->pass > hold->pass ? flight->pass : hold->pass, hold->renewed_ms);
         if (items[i].result == ITEM_TRIMMED) {
             trimmed(hold);
         } else if (items[i].result == ITEM_LOST && !settling(hold)) {
             audit_want(s);
-            hold_lost(hold);
+            if (slept) {
+                hold_lost(hold, NULL);
+            } else {
+                robbed(hold);
+            }
         }
     }
     if (renewed > 0) {

@@ -484,7 +484,7 @@ void settle_park_done(struct stream *s, const struct flight *flight)
         case ITEM_LOST:
             if (hold->deliveries == items[i].deliveries) {
                 audit_want(s);
-                hold_lost(hold);
+                hold_lost(hold, NULL);
             } else {
                 put_back(hold, &s->parks);
             }
@@ -527,7 +527,7 @@ void settle_release_done(struct stream *s, const struct flight *flight)
             (items[i].result == ITEM_LOST && hold->deliveries != items[i].deliveries)) {
             put_back(hold, &s->releases);
         } else if (items[i].result == ITEM_LOST) {
-            hold_lost(hold);
+            hold_lost(hold, NULL);
         } else {
             hold_drop(hold);
         }

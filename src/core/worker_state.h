@@ -387,7 +387,7 @@ void renew_step(struct stream *s);
 int64_t renew_due_ms(const struct stream *s);
 bool renew_overdue(const struct hold *hold); /* it should be renewed at once */
 void renew_done(struct stream *s, const struct flight *flight);
-void hold_lost(struct hold *hold); /* not ours any more: cancel, forget */
+void hold_lost(struct hold *hold, const char *why); /* not ours any more: cancel, forget */
 
 /* ---- worker_place.c ---- */
 int64_t places_free(const struct worker *w); /* handlers that nothing runs in or is promised to */

@@ -148,7 +148,7 @@ void stream_group_lost(struct stream *s, const struct flight *flight)
                                            .name = w->options.group,
                                            .count = 1});
     while (!list_empty(&s->held)) {
-        hold_lost(CONTAINER(s->held.next, struct hold, held));
+        hold_lost(CONTAINER(s->held.next, struct hold, held), NULL);
     }
     for (struct link *link = list_take(&s->acks); link != NULL; link = list_take(&s->acks)) {
         s->ack_count--;

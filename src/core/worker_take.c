@@ -321,7 +321,7 @@ static void retried(struct hold *hold, struct request_item *item, const struct f
         hold_drop(hold);
     } else if (item->result == ITEM_LOST && hold->deliveries == item->deliveries) {
         audit_want(s);
-        hold_lost(hold);
+        hold_lost(hold, NULL);
     } else {
         retry_again(hold);
     }

@@ -232,6 +232,41 @@ TEST(a_full_map_refuses_adds_only)
     CHECK(lmdb_check(help_path("full.db"), NULL, NULL, NULL, NULL) == IMPEL_OK);
 }
 
+TEST(in_a_full_map_holders_go_on)
+{
+    struct store *store = help_open(help_url("held.db", "?sync=process&map=4MiB"));
+    size_t count = 0;
+
+    CHECK(help_group(store, "s", "g") == IMPEL_OK);
+    request_free(help_beat(store, "s", "g", "c", 1, 600000));
+    CHECK(fill(store, "s", &count) == IMPEL_ERR_FULL);
+    struct request *read = help_read(store, "s", "g", "c", 8);
+    CHECK_U64(read->read.entry_count, 8);
+    for (int i = 0; i < 50; i++) {
+        CHECK(items_of_all(store, REQUEST_RENEW, read) == IMPEL_OK);
+        request_free(help_beat(store, "s", "g", "c", 1, 600000));
+    }
+    CHECK(items_of_all(store, REQUEST_RELEASE, read) == IMPEL_OK);
+    request_free(read);
+    struct request *claim = help_request(REQUEST_CLAIM_FROM, "s", "g");
+    claim->consumer = bytes_of("c");
+    claim->token = help_token(1);
+    claim->dead_after_ms = 600000;
+    claim->claim_from.owner = bytes_of(RELEASED_NAME);
+    claim->claim_from.rows_max = claim->claim_from.claims_max = 100;
+    policy_defaults(&claim->claim_from.policy);
+    claim->claim_from.policy.backoff_base_ms = 0;
+    CHECK(help_run(store, claim) == IMPEL_OK);
+    CHECK_U64(claim->claim_from.entry_count, 8);
+    request_free(claim);
+    read = help_read(store, "s", "g", "c", 8);
+    CHECK(items_of_all(store, REQUEST_RETRY, read) == IMPEL_OK);
+    request_free(read);
+    CHECK(help_add(store, "s", ID_MIN, kibibytes) == IMPEL_ERR_FULL);
+    store_close(store);
+    CHECK(lmdb_check(help_path("held.db"), NULL, NULL, NULL, NULL) == IMPEL_OK);
+}
+
 /* Writes a file until the disk has no byte left. */
 static void fill_disk(const char *path)
 {

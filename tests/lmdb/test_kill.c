@@ -288,6 +288,45 @@ TEST(quick_a_stopped_holder_is_named)
     munmap(shared, sizeof(*shared));
 }
 
+/* Ctrl-Z for a process that is in a transaction most of the time: it stops, but outside. */
+TEST(quick_a_terminals_stop_waits_for_the_end_of_the_transaction)
+{
+    struct shared *shared = shared_new();
+    char *url = strdup(help_url("tstp.db", "?sync=process"));
+    uint64_t seed = (uint64_t)help_now_ms();
+
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)setpgid(0, 0); /* with its parent outside it is no orphan, which would not stop */
+        writer(shared, url, 0);
+    }
+    CHECK(pid > 0);
+    for (int64_t deadline = help_now_ms() + 20000; atomic_load(&shared->turns[0]) < 10;) {
+        CHECK(help_now_ms() < deadline);
+        await_clock_us(500);
+    }
+    struct store *store = help_open(url);
+    const struct side *side = &((struct handle *)store)->file->side;
+    for (int round = 0; round < 30; round++) {
+        int status = 0;
+        await_clock_us((int64_t)(random_next(&seed) % 2000));
+        CHECK(kill(pid, SIGTSTP) == 0);
+        for (int64_t deadline = help_now_ms() + 20000;
+             waitpid(pid, &status, WUNTRACED | WNOHANG) == 0;) {
+            CHECK(help_now_ms() < deadline);
+            await_clock_us(200);
+        }
+        CHECK(WIFSTOPPED(status));
+        CHECK(atomic_load(&side->header->holder) == 0);
+        CHECK(kill(pid, SIGCONT) == 0);
+    }
+    store_close(store);
+    kill_and_reap(pid);
+    check_file("tstp.db");
+    free(url);
+    munmap(shared, sizeof(*shared));
+}
+
 /* ---- a store that stands still ---- */
 
 /* A worker of its own, then the lock, then nothing more. */

@@ -258,6 +258,90 @@ TEST(at_rest_nothing_is_committed_and_nobody_woken)
     free(url);
 }
 
+/* ---- what is told, and when ---- */
+
+static struct side *watched;
+static int told, told_inside;
+
+static void note_lock(void)
+{
+    told++;
+    told_inside += atomic_load(&watched->locked);
+}
+
+static void note_done(struct request *request)
+{
+    note_lock();
+    *(bool *)request->owner = true;
+}
+
+static void note_wake(void *user)
+{
+    (void)user;
+    note_lock();
+}
+
+TEST(nobody_is_called_back_while_the_lock_is_held)
+{
+    char *url = strdup(help_url("calls.db", "?sync=process"));
+    struct store_env env = {.wake = note_wake};
+    struct impel_field field = {bytes_of("f"), bytes_of("v")};
+    struct store *store = NULL;
+    struct store *waiting = NULL;
+    bool over = false;
+    bool added = false;
+
+    CHECK(store_open(url, &env, &store, NULL) == IMPEL_OK);
+    CHECK(store_open(url, &env, &waiting, NULL) == IMPEL_OK);
+    watched = &((struct handle *)store)->file->side;
+    CHECK(help_group(store, "s", "g") == IMPEL_OK);
+    struct request *read = blocked_read(waiting, "c", &over);
+    read->done = note_done;
+    (void)store_turn(waiting, help_now_ms());
+    struct request *add = help_request(REQUEST_ADD, "s", "");
+    add->add.fields = &field;
+    add->add.field_count = 1;
+    add->add.length_max = -1;
+    add->done = note_done;
+    add->owner = &added;
+    store_submit(store, add);
+    int64_t deadline = help_now_ms() + 20000;
+    while (!added || !over) {
+        (void)store_turn(store, help_now_ms());
+        (void)store_turn(waiting, help_now_ms());
+        CHECK(help_now_ms() < deadline);
+    }
+    CHECK(told >= 2);
+    CHECK(told_inside == 0);
+    request_free(add);
+    request_free(read);
+    store_close(waiting);
+    store_close(store);
+    free(url);
+}
+
+/* ---- how the file is opened ---- */
+
+TEST(no_database_has_sorted_duplicates_and_readers_are_many)
+{
+    struct store *store = help_open(help_url("flags.db", "?sync=process"));
+    struct lmdb_env *env = ((struct handle *)store)->file;
+    struct lmdb_txn txn;
+    MDB_txn *mdb = NULL;
+    unsigned readers = 0;
+
+    CHECK(help_add(store, "s", ID_MIN, "value") == IMPEL_OK);
+    CHECK(mdb_env_get_maxreaders(env->mdb, &readers) == 0 && readers == 4096);
+    CHECK(env_begin_read(env, &mdb, &txn, NULL) == IMPEL_OK);
+    for (int db = 0; db < DB_COUNT; db++) {
+        unsigned flags = 0;
+        CHECK(mdb_dbi_flags(mdb, txn.dbi[db], &flags) == 0);
+        CHECK((flags & MDB_DUPSORT) == 0);
+    }
+    env_end_read(&txn);
+    store_close(store);
+}
+
 /* ---- a reader that stops in the middle of a read transaction ---- */
 
 TEST(a_stopped_reader_costs_adds_not_acks)

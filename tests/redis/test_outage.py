@@ -46,6 +46,8 @@ def _disturb(tmp, server, begin, end, url=""):
     wait_for(lambda: fleet.group_status()["pending"] == 0, what="an empty PEL")
     starts = [line.id for line in fleet.starts()]
     equal(sorted(starts), sorted(ids), "something ran twice")
+    dead = [line for worker in healthy for line in worker.err().splitlines() if "taken for dead" in line]
+    check(dead and all("victim" in line for line in dead), dead)
     for worker in healthy:
         check(worker.running(), worker.err()[-2000:])
         equal(worker.stop().code, 0, worker.err()[-2000:])
@@ -139,7 +141,11 @@ def a_server_that_comes_back_empty(tmp):
     begun = now()
     ids = fleet.add(20, first=1000)
     wait_for(lambda: set(ids) <= fleet.ended(), 90, "the new entries to be done")
-    print("# done %.1f s after the server was back" % (now() - begun))
+    took = now() - begun
+    calls = sum(command["calls"] for command in server.client().info("commandstats").values())
+    print("# done %.1f s after the server was back, %d commands" % (took, calls))
+    # Two workers at rest ask some ten times a second, an entry is a handful; a loop would be thousands.
+    check(calls < 500 + 50 * took, "%d commands in %.1f s" % (calls, took))
     for worker in workers:
         check(worker.running(), worker.err()[-2000:])
         check(len(worker.err().splitlines()) < 200, "a flood of log lines:\n" + worker.err()[-2000:])

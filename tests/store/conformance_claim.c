@@ -437,6 +437,32 @@ TEST(exhausted_entries_are_parked_and_the_walk_goes_on)
     CHECK(same(field_of(dead->range.entries[0], "original_id"), "1-0"));
 }
 
+/* What other tools can make of the counter: as large as it gets, and one further. */
+TEST(counts_past_all_counting_are_at_the_limit)
+{
+    suite_begin();
+    scene(foreign("f"), 2);
+    if (!command("XCLAIM s g f 0 1-0 2-0 RETRYCOUNT 9223372036854775807 JUSTID")) {
+        SKIP("this store has no XCLAIM");
+    }
+    CHECK(command("XCLAIM s g f 0 2-0"));
+    CHECK(row_of(id_of(1, 0))->deliveries == INT64_MAX);
+    CHECK(row_of(id_of(2, 0))->deliveries < 0 || row_of(id_of(2, 0))->deliveries == INT64_MAX);
+    struct request *request = claim_from(me(), "f");
+    request->claim_from.policy.max_deliveries = INT64_MAX;
+    request->claim_from.policy.backoff_base_ms = ALIVE_MS;
+    request->claim_from.policy.backoff_cap_ms = ALIVE_MS;
+    (void)walk(request);
+    check_counts(request, 0, 0, 2); /* their wait is the longest there is */
+    request = claim_from(me(), "f");
+    request->claim_from.policy.max_deliveries = 1000;
+    (void)walk(request);
+    check_counts(request, 0, 0, 0);
+    CHECK_U64(request->claim_from.parked_count, 2);
+    CHECK_U64(length_of("s:dead"), 2);
+    CHECK_U64(pending_of("f"), 0);
+}
+
 TEST(an_exhausted_entry_waits_for_its_idle_time_as_well)
 {
     suite_begin();
@@ -463,6 +489,24 @@ TEST(trimmed_entries_are_reaped)
     CHECK(id_equal(request->claim_from.reaped[0].id, id_of(1, 0)));
     CHECK(request->claim_from.reaped[0].deliveries == 1);
     CHECK(row_of(id_of(1, 0)) == NULL);
+}
+
+TEST(a_trimmed_entry_is_reaped_in_every_group_that_has_it)
+{
+    suite_begin();
+    scene(foreign("f"), 1);
+    group_make("s", "h");
+    CHECK_U64(read_new("s", "h", foreign("f"), 1)->read.entry_count, 1);
+    CHECK(run(ask(REQUEST_TRIM, "s", "")) == IMPEL_OK);
+    static const char *const groups[] = {"g", "h"};
+    for (size_t i = 0; i < ARRAY_SIZE(groups); i++) {
+        struct request *request = claim_from(me(), "f");
+        request->group = span(groups[i]);
+        (void)walk(request);
+        CHECK_U64(request->claim_from.entry_count, 0);
+        CHECK_U64(request->claim_from.reaped_count, 1);
+        CHECK(id_equal(request->claim_from.reaped[0].id, id_of(1, 0)));
+    }
 }
 
 TEST(a_live_workers_trimmed_entry_is_its_own_business)

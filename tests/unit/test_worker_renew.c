@@ -92,6 +92,7 @@ TEST(a_lost_entry_is_cancelled_and_its_retry_is_nobodys)
     hand_reply(renew);
     CHECK(hand.cancelled_count == 1 && hand.cancel_reason[0] == CANCEL_LOST);
     CHECK(!hand_holds(5) && hand.events[EVENT_LOST_ENTRY] == 1);
+    CHECK(strstr(hand.text, "alive all the time") != NULL && strstr(hand.text, "20000 ms") != NULL);
     CHECK_U64(worker_held(hand.worker).running, 1);
     hand_outcome(5, OUTCOME_RETRY);
     CHECK(hand_count(REQUEST_PARK) + hand_count(REQUEST_RELEASE) + hand_count(REQUEST_ACK) == 0);
@@ -196,6 +197,7 @@ TEST(after_a_sleep_all_is_renewed_before_a_handler_starts)
         renew->items.items[i].result = taken ? ITEM_LOST : ITEM_DONE;
     }
     hand_reply(renew);
+    CHECK(hand.events[EVENT_LOST_ENTRY] == 1 && hand.text[0] == '\0'); /* rightly taken */
     hand_tick();
     hand_ok_all(REQUEST_BEAT);
     hand_tick();
