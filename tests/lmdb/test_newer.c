@@ -1,4 +1,4 @@
-/* test_newer.c -- rows that came with version 2 of the format: when a file becomes one, and that the
+/* test_newer.c -- rows that came with versions 2 and 3 of the format: when a file becomes one, and that the
  * check compares every such row with what it belongs to. */
 #include "base/value.h"
 #include "lmdb/help.h"
@@ -86,6 +86,48 @@ TEST(a_file_gets_a_newer_version_when_it_has_newer_rows)
     CHECK_U64(version_of(store), 1);
     command(store, "XREADGROUP GROUP g e CLAIM 1000000 STREAMS s >");
     CHECK_U64(version_of(store), 2);
+    store_close(store);
+    free(url);
+}
+
+/* Requeues all that the consumer holds. */
+static void requeue(struct store *store, const char *owner)
+{
+    struct request *claim = help_request(REQUEST_CLAIM_FROM, "s", "g");
+
+    claim->dead_after_ms = 1000;
+    claim->claim_from.owner = bytes_of(owner);
+    claim->claim_from.dead_letter = bytes_of("s:dead");
+    claim->claim_from.rows_max = claim->claim_from.claims_max = 100;
+    claim->claim_from.flags = CLAIM_REQUEUE;
+    policy_defaults(&claim->claim_from.policy);
+    claim->claim_from.policy.backoff_base_ms = claim->claim_from.policy.min_idle_ms = 0;
+    CHECK(help_run(store, claim) == IMPEL_OK);
+    CHECK_U64(claim->claim_from.moved_count, 3);
+    request_free(claim);
+}
+
+/* Who does not know them would give an entry that kills its workers to them for ever, and a group that
+ * is made again all that it had finished with. */
+TEST(what_recovery_keeps_makes_it_version_3)
+{
+    char *url = strdup(help_url("requeue.db", "?sync=process"));
+    struct store *store = help_open(url);
+    struct impel_error err = {0};
+
+    make_group(store);
+    CHECK_U64(version_of(store), 1);
+    requeue(store, "c");
+    CHECK_U64(version_of(store), 3);
+    CHECK(check_contents(((struct handle *)store)->file, NULL, NULL, &err) == IMPEL_OK);
+    store_close(store);
+    free(url);
+    url = strdup(help_url("floor.db", "?sync=process"));
+    store = help_open(url);
+    make_group(store);
+    command(store, "XGROUP DESTROY s g");
+    CHECK_U64(version_of(store), 3);
+    CHECK(check_contents(((struct handle *)store)->file, NULL, NULL, &err) == IMPEL_OK);
     store_close(store);
     free(url);
 }

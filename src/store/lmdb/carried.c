@@ -49,8 +49,10 @@ int lmdb_carried_put(struct lmdb_txn *txn,
     uint8_t key[CARRIED_KEY_SIZE];
 
     carried_key(key, group, id);
-    return row_put(txn, DB_CATALOG, (MDB_val){sizeof(key), key},
-                   (MDB_val){sizeof(deliveries), &deliveries});
+    int rc = catalog_need_version(txn, LMDB_FORMAT_CARRIED_ROWS);
+    return rc < 0 ? rc
+                  : row_put(txn, DB_CATALOG, (MDB_val){sizeof(key), key},
+                            (MDB_val){sizeof(deliveries), &deliveries});
 }
 
 int lmdb_carried_delete(struct lmdb_txn *txn, const struct lmdb_group *group, struct impel_id id)

@@ -278,12 +278,14 @@ static void check_name(struct checking *checking, MDB_val key, MDB_val value)
         name_of(checking, (char)*(const uint8_t *)key.mv_data, key, value);
         break;
     case 'a':
+        check_version(checking, LMDB_FORMAT_CARRIED_ROWS);
         if (key.mv_size != 25 || value.mv_size != 8 ||
             check_find(&checking->groups, get_be64((const uint8_t *)key.mv_data + 1)) == NULL) {
             check_problem(checking, "catalog: attempts of an entry without a group");
         }
         break;
     case 'f':
+        check_version(checking, LMDB_FORMAT_FLOOR_ROWS);
         if (key.mv_size < 9 || value.mv_size != 16 ||
             check_find(&checking->streams, get_be64((const uint8_t *)key.mv_data + 1)) == NULL) {
             check_problem(checking, "the floor of a group that was destroyed is damaged");

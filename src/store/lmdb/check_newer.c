@@ -197,6 +197,14 @@ static void check_iid_leads(struct checking *checking, MDB_val key, MDB_val valu
     }
 }
 
+void check_version(struct checking *checking, uint32_t needed)
+{
+    if (checking->meta.version < needed) {
+        check_problem(checking, "the file says version %u and has rows of version %u",
+                      checking->meta.version, needed);
+    }
+}
+
 bool check_newer_row(struct checking *checking, MDB_val key, MDB_val value)
 {
     uint8_t letter = *(const uint8_t *)key.mv_data;
@@ -208,10 +216,7 @@ bool check_newer_row(struct checking *checking, MDB_val key, MDB_val value)
         check_problem(checking, "catalog: a row '%c' is damaged", letter);
         return true;
     }
-    if (checking->meta.version < NEWER_VERSION) {
-        check_problem(checking, "the file says version %u and has rows of version %d",
-                      checking->meta.version, NEWER_VERSION);
-    }
+    check_version(checking, NEWER_VERSION);
     switch (letter) {
     case 't':
         check_order(checking, key);

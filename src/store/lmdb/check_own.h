@@ -62,6 +62,8 @@ void check_counts_of(struct checking *checking, const struct table *table, const
 
 /* Takes the rows 'P' and 'i' into their tables. */
 void check_newer_object(struct checking *checking, MDB_val key, MDB_val value);
+/* A problem if the file's version is one that does not know such rows. */
+void check_version(struct checking *checking, uint32_t needed);
 /* Compares a row of version 2 with what it belongs to. False: it is none. */
 bool check_newer_row(struct checking *checking, MDB_val key, MDB_val value);
 /* After all rows were seen. */

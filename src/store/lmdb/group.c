@@ -138,10 +138,11 @@ int lmdb_group_keep_floor(struct lmdb_txn *txn, struct lmdb_group *group)
     put_be64(value, floor.ms);
     put_be64(value + 8, floor.seq);
     key_of_name(&key, 'f', group->stream->number, group->name);
-    return rc < 0 && rc != IMPEL_ERR_NOT_FOUND
-               ? rc
-               : row_put(txn, DB_CATALOG, (MDB_val){key.size, key.data},
-                         (MDB_val){sizeof(value), value});
+    rc = rc < 0 && rc != IMPEL_ERR_NOT_FOUND ? rc
+                                             : catalog_need_version(txn, LMDB_FORMAT_FLOOR_ROWS);
+    return rc < 0 ? rc
+                  : row_put(txn, DB_CATALOG, (MDB_val){key.size, key.data},
+                            (MDB_val){sizeof(value), value});
 }
 
 int lmdb_group_floor(struct lmdb_txn *txn,
