@@ -50,6 +50,7 @@ struct sweep {
     bool limited;    /* by the steps of one sweep */
     uint32_t foreign_steps;
     uint64_t foreign_steps_max;  /* of this sweep */
+    uint64_t foreign_short;      /* rows that its steps stopped short of SWEEP_ROWS_MAX */
     struct sweep_cursor foreign; /* where our own walk of foreign owners stopped */
     char *foreign_name;          /* its owner */
     uint64_t due_seen, not_due_seen;
@@ -243,12 +244,12 @@ struct impel_bytes sweep_heir_of(const struct sweep_heirs *heirs, struct impel_b
 }
 
 /* A worker finds by the way; a sweep without one sees all that foreigners hold within the time after
- * which it counts as abandoned. */
-static uint64_t foreign_steps_max(const struct sweep *sweep, uint64_t rows)
+ * which it counts as abandoned: each owner's list takes a step, and one more for each SWEEP_ROWS_MAX. */
+static uint64_t foreign_steps_max(const struct sweep *sweep, uint64_t owners, uint64_t rows)
 {
     uint64_t sweeps = (uint64_t)(sweep->options.policy.min_idle_ms /
                                  (sweep->options.interval_ms > 0 ? sweep->options.interval_ms : 1));
-    uint64_t steps = rows / SWEEP_ROWS_MAX / (sweeps > 0 ? sweeps : 1) + 1;
+    uint64_t steps = (rows / SWEEP_ROWS_MAX + owners) / (sweeps > 0 ? sweeps : 1) + 1;
 
     return sweep->options.consumer.size > 0 || steps < SWEEP_STEPS_FOREIGN ? SWEEP_STEPS_FOREIGN
                                                                            : steps;
@@ -353,7 +354,7 @@ static bool make_targets(struct sweep *sweep, const struct request *look)
     struct target *old = sweep->targets;
     size_t old_count = sweep->target_count;
     size_t count = look->look.owner_count + 1;
-    uint64_t owned = 0, foreign = 0;
+    uint64_t owned = 0, foreign_owners = 0, foreign = 0;
     struct sweep_heirs heirs = sweep_find_heirs(look, sweep->options.policy.min_idle_ms);
 
     count = count > SWEEP_OWNERS_MAX ? SWEEP_OWNERS_MAX : count;
@@ -368,7 +369,10 @@ static bool make_targets(struct sweep *sweep, const struct request *look)
         const struct look_owner *owner = &look->look.owners[i];
         struct target like = {.name = owner->name, .state = owner->state};
         owned += owner->pending;
-        foreign += owner->state == OWNER_FOREIGN ? owner->pending : 0;
+        if (owner->state == OWNER_FOREIGN && owner->pending > 0) {
+            foreign_owners++;
+            foreign += owner->pending;
+        }
         like.heir = sweep_heir_of(&heirs, owner->name);
         like.drop = sweep_wants_drop(owner, sweep->options.consumer_ttl_ms);
         if ((like.drop || wants_walk(owner)) && sweep->target_count + 1 < count) {
@@ -380,7 +384,7 @@ static bool make_targets(struct sweep *sweep, const struct request *look)
         like.heir = sweep_heir_of(&heirs, like.name);
         kept = add_target(sweep, &arena, &like);
     }
-    sweep->foreign_steps_max = foreign_steps_max(sweep, foreign);
+    sweep->foreign_steps_max = foreign_steps_max(sweep, foreign_owners, foreign);
     if (!kept) {
         sweep->targets = old;
         sweep->target_count = old_count;
@@ -558,6 +562,7 @@ static void note_look(struct sweep *sweep, const struct request *request, int64_
     sweep->at = 0;
     sweep->claim_at = 0;
     sweep->foreign_steps = 0;
+    sweep->foreign_short = 0;
     sweep->due_seen = sweep->not_due_seen = 0;
 }
 
@@ -582,6 +587,19 @@ static bool is_abandoned(enum owner_state state)
 {
     return state == OWNER_DEAD || state == OWNER_FOREIGN || state == OWNER_RELEASED ||
            state == OWNER_NOBODY;
+}
+
+/* A busy store ends its steps early. Where all has to be seen in time, that makes more of them. */
+static void note_short(struct sweep *sweep, size_t rows)
+{
+    if (sweep->options.consumer.size > 0 || rows == 0 || rows >= SWEEP_ROWS_MAX) {
+        return;
+    }
+    sweep->foreign_short += SWEEP_ROWS_MAX - rows;
+    if (sweep->foreign_short >= SWEEP_ROWS_MAX && sweep->foreign_steps > 0) {
+        sweep->foreign_short -= SWEEP_ROWS_MAX;
+        sweep->foreign_steps--;
+    }
 }
 
 /* `from` is where this step began: a step of the walk began at target->from, one that claims what
@@ -617,6 +635,9 @@ static void note_step(struct sweep *sweep, struct target *target, const struct r
         request->claim_from.moved_count + request->claim_from.parked_count > 0) {
         target->steps--; /* what is found and done with at once has no limit */
         sweep->foreign_steps -= target->state == OWNER_FOREIGN;
+    }
+    if (target->state == OWNER_FOREIGN && !ended) {
+        note_short(sweep, request->claim_from.rows);
     }
     sweep->due_seen += request->claim_from.due;
     sweep->not_due_seen += request->claim_from.not_due;

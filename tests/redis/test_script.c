@@ -223,11 +223,14 @@ TEST(a_walk_parks_entries_that_are_too_wide_for_a_script)
     add_wide(3901);
     add_wide(9000);
     command("XREADGROUP GROUP g foreign STREAMS s >");
-    struct request *walk = walk_of("foreign");
-    run(walk);
-    CHECK_U64(walk->claim_from.parked_count, 3);
-    CHECK_U64(walk->claim_from.park_failed, 0);
-    request_free(walk);
+    struct request *walk = NULL;
+    for (size_t parked = 0; parked < 3; request_free(walk)) {
+        walk = walk_of("foreign");
+        run(walk);
+        CHECK(walk->claim_from.parked_count >= 1);
+        CHECK_U64(walk->claim_from.park_failed, 0);
+        parked += walk->claim_from.parked_count;
+    }
     CHECK(length_of("s:dead") == 3);
     walk = walk_of("foreign");
     run(walk);

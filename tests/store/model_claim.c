@@ -130,7 +130,7 @@ walk_park(struct model *model, struct request *request, struct impel_id id, cons
 
 enum {
     CLAIM_MOVES = CLAIM_REQUEUE | CLAIM_HAND_OVER | CLAIM_PARK,
-    MOVE_BYTES = 1024 * 1024,
+    MOVE_BYTES = 256 * 1024,
 };
 
 /* The payload that this step has copied so far. */

@@ -407,24 +407,55 @@ TEST(a_walk_that_moves_entries_goes_on_to_its_end)
     end();
 }
 
-TEST(a_walk_that_only_finds_sees_all_within_min_idle)
+/* How many steps of so many rows a sweep makes that is not its first. */
+static uint64_t foreign_steps(size_t owners, uint64_t pending, size_t rows)
 {
-    begin_with(false, CLAIM_REQUEUE);
-    first_sweep();
+    static const char *const names[] = {"f", "g", "h", "i", "j", "k", "l", "m", "n", "o"};
     struct request *look = looked();
-    owner_add(look, "f", 1000000, OWNER_FOREIGN);
-    done(look);
     uint64_t steps = 0;
+
+    for (size_t i = 0; i < owners; i++) {
+        owner_add(look, names[i % 10], pending, OWNER_FOREIGN);
+    }
+    done(look);
     while (sweep_deadline(sweep, now_ms) == 0) {
         struct request *claim = next(0);
         if (claim == NULL) {
             break;
         }
         claim->claim_from.state = OWNER_FOREIGN;
+        claim->claim_from.rows = rows;
         claim->claim_from.next.ms = ++steps;
         done(claim);
     }
-    CHECK_U64(steps, 17); /* 1,000 steps in 60 sweeps */
+    return steps;
+}
+
+TEST(without_a_worker_all_of_the_foreign_is_seen_in_min_idle)
+{
+    begin(false);
+    first_sweep();
+    CHECK_U64(foreign_steps(1, 1000000, 1000), 17); /* 1,000 steps in 60 sweeps */
+    end();
+}
+
+TEST(more_steps_where_a_busy_store_ends_them_early)
+{
+    begin(false);
+    first_sweep();
+    CHECK_U64(foreign_steps(1, 1000000, 500), 33);
+    end();
+    begin(false);
+    first_sweep();
+    CHECK_U64(foreign_steps(1, 1000000, 0), 17); /* no row is no progress */
+    end();
+}
+
+TEST(each_foreign_owner_takes_a_step)
+{
+    begin(false);
+    first_sweep();
+    CHECK_U64(foreign_steps(60, 10000, 1000), 12); /* 660 steps in 60 sweeps */
     end();
 }
 

@@ -14,7 +14,7 @@ enum {
     RELEASE_REST_MAX = 1000,  /* of a RELEASE with `rest` */
     PARK_FIELDS = 10,         /* what is added to a parked entry */
     CLAIM_BYTES = 16 << 20,   /* claimed by one CLAIM_FROM, beside the last entry: of one reply */
-    MOVE_BYTES = 1024 * 1024, /* copied by one CLAIM_FROM, beside the last entry */
+    MOVE_BYTES = 256 * 1024, /* copied by one CLAIM_FROM, beside the last entry */
     CARRIED_ROWS_MAX = 1000,  /* looked at by one LOOK that takes the stamp */
 };
 

@@ -23,11 +23,14 @@ local last_too, settle = ARGV[11] == '1', ARGV[12] == '1'
 local min_idle, deliveries_max = tonumber(ARGV[13]), tonumber(ARGV[14])
 local base, cap = tonumber(ARGV[15]), tonumber(ARGV[16])
 local action, heir, forbidden = ARGV[17], ARGV[18], false
-local STEP_MAX, STEP_BYTES = 100, 1048576 -- of entries copied in one step, beside the last of them
+-- No step is to hold the server up for 5 ms, except for a worker's claim: entries copied in one, and their
+-- bytes, beside the last of them; entries handed over; and time, looked at now and then, whatever it went by
+-- with (on servers whose clock stands still in a script, the others have to do).
+local STEP_MAX, STEP_BYTES, HAND_OVER_MAX, STEP_US = 100, 262144, 250, 2000
 if me == '' and action == '' then
     claims_max = 0
 end
-claims_max = math.min(claims_max, 4000) -- IDs in one command
+claims_max = math.min(claims_max, action == 'hand-over' and HAND_OVER_MAX or 4000) -- IDs in one command
 
 -- 16 bits from the ID, so that all workers agree on the jitter.
 local function hash(id)
@@ -104,9 +107,14 @@ local function refuse(why)
     failure = failed == 1 and why or failure
 end
 
+local function took_long()
+    local t = call('TIME')
+    return (t[1] - time[1]) * 1000000 + t[2] - time[2] >= STEP_US
+end
+
 -- The entry is to be copied: false if the step is large enough, and the walk stops in front of it.
 local function room_for_copy(fields)
-    if copied >= STEP_MAX or bytes >= STEP_BYTES then
+    if copied >= STEP_MAX or bytes >= STEP_BYTES or ((copied % 10 == 9 or bytes >= 65536) and took_long()) then
         return false
     end
     copied = copied + 1
@@ -298,7 +306,7 @@ end
 -- About as many rows at a time as can be claimed, and one row more than may be examined, to know
 -- whether that was the end.
 local function walk()
-    local from = ARGV[8]
+    local from, claiming = ARGV[8], action == '' and claims_max > 0
     local chunk = claims_max > 0 and (action == '' and claims_max or STEP_MAX) + 1 or rows_max + 1
     while from do
         local limit = math.min(chunk, rows_max - rows + 1)
@@ -311,7 +319,8 @@ local function walk()
             local id, idle = pending[1], pending[3]
             local other = unowned and not (pending[2] == '' and idle < 0)
             idle = idle < 0 and idle or math.max(0, idle - late)
-            if rows == rows_max or not (other or step(id, idle, pending[4])) then
+            local over = rows == rows_max or (not claiming and rows % 100 == 99 and took_long())
+            if over or not (other or step(id, idle, pending[4])) then
                 next_row = id
                 return
             end
