@@ -136,6 +136,7 @@ def a_name_given_twice_stops_the_second(tmp):
 
 @test
 def a_worker_that_slept_is_replaced_and_says_so(tmp):
+    """F39: what it did in vain is not done twice over."""
     fleet = _fleet(tmp, dead_after="500ms")
     sleeper = fleet.start("--consumer", "same")
     fleet.wait_for_a_beat()

@@ -41,9 +41,10 @@ def a_killed_workers_entries_run_elsewhere(tmp):
 
 @test
 def what_a_sweep_costs_beside_healthy_work(tmp):
+    """A3: the same beside few and many; where all has to be looked at, in steps."""
     out = impel_ok("bench", "sweep", "--entries", "5000", "--runs", "1", "--json",
                    env={"TMPDIR": str(tmp)}, deadline_s=120)
-    lines = {line["store"]: line for line in json_lines(out)}
+    lines = {line["store"]: line for line in json_lines(out) if line["work"] == "sweep"}
     equal(sorted(lines), ["redis", "sync=process"])
     for line in lines.values():
         equal((line["few"], line["many"]), (1000, 5000))
@@ -51,6 +52,14 @@ def what_a_sweep_costs_beside_healthy_work(tmp):
     # The same commands, however much is healthy.
     equal(lines["redis"]["few_commands"] > 1, True, lines)
     equal(round(lines["redis"]["few_commands"]), round(lines["redis"]["many_commands"]), lines)
+    passes = {line["holders"]: line for line in json_lines(out) if line["work"] == "pass"}
+    equal(sorted(passes), ["others", "workers"])
+    for line in passes.values():
+        equal((line["found"], line["abandoned"], line["goal_us"]), (500, 500, 5000))
+    # Behind workers only what is abandoned is looked at, behind others all is, a thousand rows a step.
+    few, many = (passes["workers"][which + "_commands"] for which in ("few", "many"))
+    equal(many < few + 50, True, passes)
+    equal(passes["others"]["many_commands"] > passes["workers"]["many_commands"], True, passes)
 
 
 @test

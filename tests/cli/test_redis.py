@@ -103,7 +103,7 @@ def a_server_that_is_not_there_is_told(tmp):
 
 @test
 def a_server_that_may_evict_streams_is_named(tmp):
-    """Under memory pressure it would delete whole streams, groups and all, without a word."""
+    """E34: Under memory pressure it would delete whole streams, groups and all, without a word."""
     for policy, told in [("allkeys-lru", True), ("volatile-lru", False), ("noeviction", False)]:
         _, port = start_redis(tmp, "--maxmemory-policy", policy)
         store = "redis://127.0.0.1:%d" % port

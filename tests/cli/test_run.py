@@ -64,6 +64,7 @@ def the_handler_is_given_json_and_environment(tmp):
 
 @test
 def failures_are_retried_and_then_parked(tmp):
+    """F35: with the reason, and all that the entry had."""
     add(tmp / "db", 3)
     run_until_idle(tmp / "db", "echo $IMPEL_FIELD_n >> %s/tries; echo no luck >&2; "
                    "[ $IMPEL_FIELD_n != 1 ]" % tmp, "--max-deliveries", "3")
@@ -133,6 +134,7 @@ def a_groups_part_of_the_config_file_counts_for_it_alone(tmp):
 
 @test
 def misuse_is_told_before_anything_is_read(tmp):
+    """F35: what is wrong with the options costs no entry an attempt."""
     add(tmp / "db", 1)
     base = ["run", "--stream", "s"]
     for args, part in [
@@ -227,6 +229,7 @@ def term_finishes_what_runs_and_hands_back_the_rest(tmp):
 
 @test
 def a_killed_workers_entry_goes_to_another(tmp):
+    """A10: recovery is on without being asked for."""
     add(tmp / "db", 1)
     first = start(impel_argv("run", "--stream", "s", *QUICK, "--", "sh", "-c",
                              "echo x >> %s/begun; exec sleep 1000" % tmp, store=tmp / "db"), tmp)

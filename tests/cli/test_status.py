@@ -195,7 +195,7 @@ def every_state_of_an_entry_is_counted(tmp, store):
 
 @every_store
 def lag_is_what_is_left_whatever_the_server_says(tmp, store):
-    """Servers derive it from counters, which trimming and deleting ahead of a group falsify."""
+    """E33: Servers derive it from counters, which trimming and deleting ahead of a group falsify."""
     call = everystore.call
     add(store, "s", *["%d-0" % i for i in range(1, 6)])
     call(store, "XGROUP", "CREATE", "s", "g", "0")

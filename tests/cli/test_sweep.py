@@ -150,6 +150,7 @@ def a_long_pass_of_one_group_holds_no_other_up(tmp):
 
 @test
 def a_dead_workers_entries_are_reported_under_its_name(tmp):
+    """A4: and not before it is dead: what a living worker runs is left to it."""
     db = place(tmp)
     call(db, "XADD", "s", "*", "a", "1")
     worker = start(impel_argv("run", "--stream", "s", "--group", "g", "--consumer", "w",
@@ -174,6 +175,7 @@ def sweep(db, *options, code=0):
 
 @test
 def what_is_requeued_reaches_workers_that_read_only_new_entries(tmp):
+    """A1: nobody offers them what a dead consumer holds."""
     db = place(tmp)
     scene(db)
     done = sweep(db, "--requeue", "--log-format", "logfmt", "--log-level", "debug")
@@ -192,6 +194,7 @@ def what_is_requeued_reaches_workers_that_read_only_new_entries(tmp):
 
 @test
 def what_was_handed_back_has_no_idle_time(tmp):
+    """A7: it is taken at once, and does not count as having waited since 1970."""
     db = place(tmp)
     scene(db)
     call(db, "XCLAIM", "s", "g", "impel-released", "0", "4-0", "TIME", "1")
@@ -360,6 +363,7 @@ def without_beats_workers_are_unknown(tmp):
 
 @test
 def a_consumer_that_is_gone_and_holds_nothing_is_deleted(tmp):
+    """D28: consumers do not pile up."""
     db = place(tmp)
     scene(db)
     call(db, "XGROUP", "CREATECONSUMER", "s", "g", "gone")

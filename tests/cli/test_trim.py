@@ -20,7 +20,7 @@ def group_of(tree, name):
 
 @every_store
 def acknowledged_entries_do_not_pile_up(tmp, store):
-    """XACK does not delete: memory grows until somebody removes what is done."""
+    """E30: XACK does not delete: memory grows until somebody removes what is done."""
     add_many(store, "s", 2000)
     call(store, "XGROUP", "CREATE", "s", "g", "0")
     done = read(store, "s", "g", "a", 2000)
@@ -38,6 +38,7 @@ def acknowledged_entries_do_not_pile_up(tmp, store):
 
 @every_store
 def every_group_is_asked(tmp, store):
+    """F36: what one has finished with stays for the others."""
     add(store, "s", *["%d-0" % i for i in range(1, 11)])
     for group in ("fast", "slow"):
         call(store, "XGROUP", "CREATE", "s", group, "0")
@@ -103,7 +104,7 @@ def a_stalled_group_is_not_run_over_unless_told(tmp, store):
 
 @every_store
 def what_a_producer_trimmed_away_is_reported(tmp, store):
-    """MAXLEN takes no notice of groups: entries go that are pending, or that nobody has read."""
+    """E32: MAXLEN takes no notice of groups: entries go that are pending, or that nobody has read."""
     add(store, "s", "1-0")
     call(store, "XGROUP", "CREATE", "s", "g", "0")
     read(store, "s", "g", "a", 1)
@@ -123,6 +124,7 @@ def what_a_producer_trimmed_away_is_reported(tmp, store):
 
 @every_store
 def a_long_cut_is_made_of_steps(tmp, store):
+    """E31: what is said to be removed is what is missing."""
     add_many(store, "s", 25000)
     call(store, "XGROUP", "CREATE", "s", "g", "$")
     equal(trim(store, "--keep", "123")["removed"], 24877)

@@ -95,7 +95,7 @@ def what_a_killed_node_redis_worker_left_is_finished(tmp):
 
 @test
 def an_xautoclaim_loop_steals_nothing_from_slow_healthy_workers(tmp):
-    """With the same min-idle as theirs, which their handlers outlive four times."""
+    """A5: With the same min-idle as theirs, which their handlers outlive four times."""
     server = Server(tmp)
     client = server.client()
     client.xgroup_create("orders", "g", "0", mkstream=True)

@@ -278,6 +278,7 @@ def a_worker_that_slept_and_was_replaced_ends(tmp):
 
 @test
 def workers_without_names_take_slots(tmp):
+    """D28: names are reused."""
     add(tmp, 1)
     host = os.uname().nodename
     workers = [worker(tmp, "true", "--log-format", "json") for _ in range(4)]

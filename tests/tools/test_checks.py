@@ -1,5 +1,6 @@
 """The checks of tools/ pass on this tree, and each of them goes red on a tree that breaks its rule."""
 import os
+import re
 import shutil
 
 from impeltest import BUILD, SOURCE, check, contains, equal, main, run, test
@@ -28,6 +29,14 @@ def this_tree_is_good(_tmp):
         equal(done.code, 0, done.err)
     done = tool(SOURCE, "check-exports", LIBRARY)
     equal(done.code, 0, done.err)
+
+
+@test
+def each_row_of_what_is_owed_to_people_has_a_test(_tmp):
+    rows = re.findall(r"^\| ([A-F]\d+) \|", (SOURCE / "tests/README.md").read_text(), re.M)
+    equal((len(rows), len(set(rows))), (21, 21))
+    tests = "\n".join(path.read_text() for ending in ("py", "c") for path in (SOURCE / "tests").rglob("*." + ending))
+    equal([row for row in rows if not re.search(r"\b%s\b" % row, tests)], [])
 
 
 @test
