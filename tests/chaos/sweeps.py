@@ -97,11 +97,14 @@ class Scene:
 
     def round(self, workers, sweeps, dice):
         """Some work, and in the midst of it the death of a worker and of a sweep or two."""
+        before = [len(worker.said("begin")) for worker in workers]
         self.add(BATCH)
-        at = dice.randrange(len(workers))
-        victim, seen = workers[at], len(workers[at].said("begin")) + dice.randrange(READ_COUNT)
-        wait_for(lambda: len(victim.said("begin")) > seen or self.idle(), what="a worker at work", pause_s=0.003)
-        victim.kill()
+        wanted = dice.randrange(READ_COUNT)
+
+        def at_work():
+            return [at for at, worker in enumerate(workers) if len(worker.said("begin")) > before[at] + wanted]
+        at = dice.choice(wait_for(lambda: at_work() or self.idle() and [0], what="a worker at work", pause_s=0.003))
+        workers[at].kill()
         workers[at] = self.worker()
         for at in dice.sample(range(len(sweeps)), dice.randint(1, 2)):
             sweeps[at].kill()
