@@ -264,6 +264,28 @@ TEST(a_server_that_is_not_redis)
 }
 
 static bool
+speak_as_5(struct buf *out, const struct impel_bytes *args, size_t count, int connection)
+{
+    (void)connection;
+    if (bytes_equal_nocase(args[0], "info")) {
+        resp_put_text(out, "# Server\r\nredis_version:5.0.14\r\nrun_id:0123456789\r\n");
+        return true;
+    }
+    return fake_greeting(out, args, count);
+}
+
+TEST(a_server_that_is_too_old_is_told_which_version_is_needed)
+{
+    struct impel_error err;
+
+    begin();
+    fake_start(&fake, speak_as_5);
+    open_url("unix://", fake.socket, "");
+    CHECK(beat(&err) == IMPEL_ERR_UNSUPPORTED);
+    CHECK(strstr(err.text, "the server is Redis 5.0.14; version 6.0 or later is needed") != NULL);
+}
+
+static bool
 say_nothing(struct buf *out, const struct impel_bytes *args, size_t count, int connection)
 {
     (void)out;

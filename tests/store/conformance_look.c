@@ -120,12 +120,13 @@ TEST(info_tells_all_about_a_stream_and_its_groups)
     CHECK(same(group[0].name, "another") && same(group[1].name, "g"));
     CHECK(id_is_zero(group[0].first_pending));
     CHECK(group[0].oldest_idle_ms == -1);
-    CHECK(group[0].lag == 5);
+    bool counts_lag = !server_lacks("XGROUP SETID s another 0 ENTRIESREAD 0");
+    CHECK(group[0].lag == (counts_lag ? 5 : -1));
     CHECK_U64(group[0].consumers, 0);
     CHECK(id_equal(group[1].last_delivered, id_of(3, 0)));
     CHECK_U64(group[1].pending, 3);
     CHECK_U64(group[1].consumers, 1);
-    CHECK(group[1].lag == 2);
+    CHECK(group[1].lag == (counts_lag ? 2 : -1));
     CHECK(id_equal(group[1].first_pending, id_of(1, 0)));
     CHECK(group[1].oldest_idle_ms >= 0);
 }
@@ -142,6 +143,9 @@ TEST(lag_is_unknown_only_where_it_cannot_be_known)
 {
     suite_begin();
     group_make("s", "g");
+    if (server_lacks("XGROUP SETID s g 0 ENTRIESREAD 0")) {
+        SKIP("the server counts no lag");
+    }
     CHECK(lag_of_g() == 0);
     for (uint64_t i = 1; i <= 5; i++) {
         (void)add("s", id_of(i, 0), "v");
@@ -178,6 +182,10 @@ TEST(trim_removes_the_oldest)
     request = ask(REQUEST_TRIM, "s", "");
     request->trim.by_id = true;
     request->trim.id_min = id_of(61, 0);
+    if (server_lacks("XTRIM s MINID 1")) {
+        CHECK(run(request) == IMPEL_ERR_UNSUPPORTED);
+        return;
+    }
     CHECK(run(request) == IMPEL_OK);
     CHECK_U64(request->trim.removed, 10);
     CHECK_U64(length_of("s"), 240);

@@ -305,6 +305,11 @@ bool command(const char *line)
            request->call.reply->kind != VALUE_ERROR;
 }
 
+bool server_lacks(const char *line)
+{
+    return command("ECHO x") && !command(line);
+}
+
 static struct request *pending_rows(struct impel_id start, struct impel_id end)
 {
     struct request *request = ask(REQUEST_PENDING, "s", "g");

@@ -84,6 +84,8 @@ struct request *read_new(const char *stream, const char *group, struct who who, 
 void scene(struct who who, uint64_t n);
 /* A command as redis-cli would give it, words separated by blanks; false if the store refused it. */
 bool command(const char *line);
+/* The store is a server that refuses such a command, because it is too old for it. */
+bool server_lacks(const char *line);
 /* The pending row of `id` in s/g; NULL if there is none. Lives as long as the test. */
 const struct pending_row *row_of(struct impel_id id);
 size_t pending_of(const char *owner); /* rows of that consumer in s/g */

@@ -224,11 +224,12 @@ int reply_status(struct impel_bytes text)
             return words[i].status;
         }
     }
-    /* Before 7.0 a script's error is wrapped: "ERR Error running script (...): ... OOM command ...". */
-    for (size_t i = 0; i < ARRAY_SIZE(words) && text.size > 0; i++) {
-        size_t size = strlen(words[i].word);
-        if (text.size > 12 && memcmp(text.data, "ERR Error ru", 12) == 0 &&
-            memmem(text.data, text.size, words[i].word, size) != NULL) {
+    /* Before 7.0 a script's error is wrapped: "ERR Error running script (...): ... OOM command ...", or
+     * "@user_script: 12: -OOM command ..." */
+    bool wrapped = text.size > 12 && (memcmp(text.data, "ERR Error ru", 12) == 0 ||
+                                      memcmp(text.data, "@user_script", 12) == 0);
+    for (size_t i = 0; i < ARRAY_SIZE(words) && wrapped; i++) {
+        if (memmem(text.data, text.size, words[i].word, strlen(words[i].word)) != NULL) {
             return words[i].status;
         }
     }

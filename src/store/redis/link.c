@@ -26,6 +26,7 @@ enum {
     OUT_MAX = 1024 * 1024 * 1024,
     TREE_KEEP_MAX = 4 * 1024 * 1024, /* of a reply's tree: a thousand entries take a tenth of it */
     GREETING_MAX = 1024 * 1024,      /* a server that is none may say anything */
+    MAJOR_MIN = 6,                   /* nothing was ever tried on an older server */
 };
 
 enum step {
@@ -245,13 +246,14 @@ static int64_t wall_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static void learn_server(struct link *link, const struct value *reply, char *run_id)
+/* Which server it is; false if it is too old, and refused. Who may not ask for INFO is taken as before 6.2. */
+static bool learn_server(struct link *link, const struct value *reply, char *run_id)
 {
-    char version[32] = "";
+    char version[32] = "", text[200];
 
     run_id[0] = '\0';
     if (reply->kind != VALUE_BULK && reply->kind != VALUE_VERBATIM) {
-        return;
+        return true;
     }
     (void)info_field(reply->bytes, "run_id", run_id, RUN_ID_SIZE);
     link->store->native = info_field(reply->bytes, "impel_version", version, sizeof(version));
@@ -261,8 +263,16 @@ static void learn_server(struct link *link, const struct value *reply, char *run
         if (rest != version && *rest == '.') {
             unsigned long minor = strtoul(rest + 1, NULL, 10);
             link->store->old = major < 6 || (major == 6 && minor < 2);
+            if (major < MAJOR_MIN) {
+                (void)snprintf(text, sizeof(text),
+                               "the server is Redis %s; version %d.0 or later is needed", version,
+                               MAJOR_MIN);
+                link_refuse(link, IMPEL_ERR_UNSUPPORTED, text);
+                return false;
+            }
         }
     }
+    return true;
 }
 
 /* A server that evicts any key when its memory is full evicts streams, and with one all its groups. */
@@ -339,7 +349,9 @@ static enum op_next greeting_take(struct op *op, const struct value *reply)
         }
         return OP_MORE;
     case STEP_SERVER:
-        learn_server(link, reply, run_id);
+        if (!learn_server(link, reply, run_id)) {
+            return OP_DONE;
+        }
         if (run_id[0] == '\0' || strcmp(run_id, link->run_id) != 0) {
             link->client_id = 0; /* the old number means nothing to this server */
             memcpy(link->run_id, run_id, sizeof(run_id));
@@ -513,7 +525,12 @@ void link_send(struct link *link, struct op *op)
     int rc = op->kind->send(op, net_out(link->conn));
     if (rc < 0) {
         struct impel_error err;
-        (void)error_set(&err, rc, "the command could not be made: %s", status_text(rc));
+        if (rc == IMPEL_ERR_UNSUPPORTED) {
+            (void)error_set(&err, rc, "redis at %s: %s takes a server of version 6.2 or later",
+                            link->store->url.shown, op->kind->name);
+        } else {
+            (void)error_set(&err, rc, "the command could not be made: %s", status_text(rc));
+        }
         op_fail(op, &err);
         return;
     }

@@ -44,6 +44,9 @@ static int add_send(struct op *op, struct buf *out)
     if (request->add.field_count == 0) {
         return IMPEL_ERR_INVALID;
     }
+    if (request->add.no_create && op->store->old) {
+        return IMPEL_ERR_UNSUPPORTED;
+    }
     cmd_begin(op);
     cmd_text(op, "XADD");
     cmd_bytes(op, request->stream);
@@ -247,6 +250,9 @@ static int trim_send(struct op *op, struct buf *out)
 {
     const struct request *request = op->request;
 
+    if (request->trim.by_id && op->store->old) {
+        return IMPEL_ERR_UNSUPPORTED;
+    }
     cmd_begin(op);
     cmd_text(op, "XTRIM");
     cmd_bytes(op, request->stream);

@@ -31,6 +31,14 @@ local spare = call('XLEN', stream) - length_min
 if spare <= 0 then
     return {now, 0, 0, floor}
 end
+if old then
+    -- XTRIM knows no MINID there: the entries below are counted, and so many go.
+    local rows = call('XRANGE', stream, '-', previous_id(target), 'COUNT', num(math.min(spare, limit, 1000)))
+    if #rows > 0 then
+        call('XTRIM', stream, 'MAXLEN', num(spare + length_min - #rows))
+    end
+    return {now, #rows, #rows > 0 and 1 or 0, floor}
+end
 -- Whole nodes first, a bounded number of entries a step; then exactly, inside the node that is left.
 local most = math.min(spare, math.max(1, limit))
 local removed = call('XTRIM', stream, 'MINID', '~', target, 'LIMIT', num(most))
