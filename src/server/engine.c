@@ -167,10 +167,14 @@ void engine_rest(struct engine *engine)
     engine->request.call.reply = NULL;
 }
 
-const char *engine_error(const struct engine *engine, int status)
+int engine_explain(struct engine *engine, int status, struct impel_error *err)
 {
-    return engine->txn.status < 0 && engine->txn.error.text[0] != '\0' ? engine->txn.error.text
-                                                                       : status_text(status);
+    const char *text = engine->txn.status < 0 && engine->txn.error.text[0] != '\0'
+                           ? engine->txn.error.text
+                           : status_text(status);
+
+    return status == IMPEL_ERR_CORRUPT ? env_explain(engine->env, status, text, err)
+                                       : error_set(err, status, "%s", text);
 }
 
 static void end_write(struct engine *engine)

@@ -64,7 +64,7 @@ void engine_clock(struct engine *engine, uint64_t monotonic_ns);
  * true if another process wrote since the waiters were last tried. */
 int engine_begin(struct engine *engine, bool writes, bool *foreign, struct impel_error *err);
 /* Carries out a store command in the transaction, at the time of engine_time(). The reply lives until the next call. Negative:
- * the transaction has to be aborted, engine_error() says why. */
+ * the transaction has to be aborted, engine_explain() says why. */
 int engine_call(struct engine *engine,
                 const struct impel_bytes *args,
                 size_t arg_count,
@@ -74,7 +74,7 @@ int engine_call(struct engine *engine,
 void engine_time(struct engine *engine, uint64_t monotonic_ns); /* for the calls to come */
 /* The last reply is not needed any more; a large one's memory is given back. */
 void engine_rest(struct engine *engine);
-const char *engine_error(const struct engine *engine, int status);
+int engine_explain(struct engine *engine, int status, struct impel_error *err);
 /* Ends the transaction. On failure nothing of it happened. */
 int engine_commit(struct engine *engine, struct impel_error *err);
 void engine_abort(struct engine *engine);

@@ -6,6 +6,7 @@
 
 enum {
     EXPIRY_WAIT_MAX_MS = 1000, /* other processes set times too, and clocks are set */
+    EXPIRY_RETRY_MS = 1000,    /* after what was due could not be deleted */
 };
 
 static void on_expiry(uv_timer_t *timer)
@@ -29,6 +30,10 @@ int expiry_run(struct server *server)
     server->expiry_due = false;
     server->expiry_unknown = true;
     rc = engine_expire(&server->engine, &next_ms);
+    if (rc < 0) { /* it would be due again at once, and fail again */
+        server->expiry_unknown = false;
+        uv_timer_start(&server->expiry, on_expiry, EXPIRY_RETRY_MS, 0);
+    }
     if (rc >= 0 && server->engine.signalled) {
         wait_signal_all(server);
     }

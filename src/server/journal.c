@@ -87,7 +87,7 @@ static void redo_op(struct server *server, struct turn_op *op)
     }
     rc = dispatch_op(server, op);
     if (rc < 0) {
-        error_set(&err, rc, "%s", engine_error(&server->engine, rc));
+        (void)engine_explain(&server->engine, rc, &err);
         engine_abort(&server->engine);
     } else {
         rc = engine_commit(&server->engine, &err);

@@ -363,6 +363,7 @@ int server_run(struct server *server, struct impel_error *err)
         uv_signal_start(&server->signals[2], on_hangup, SIGHUP);
     }
     signal(SIGPIPE, SIG_IGN);
+    trap_set(server);
     server_log(server, 1, "serving %s", server->path);
     while (!server->stopping) {
         uv_run(&server->loop, UV_RUN_DEFAULT);
@@ -393,6 +394,7 @@ void server_free(struct server *server)
     if (server->loop_open) {
         listen_close(server);
         engine_close(&server->engine);
+        trap_release();
         uv_walk(&server->loop, close_handle, NULL);
         uv_run(&server->loop, UV_RUN_DEFAULT);
         uv_loop_close(&server->loop);

@@ -341,6 +341,11 @@ uint64_t server_clock(struct server *server);
 bool server_holds(const struct server *server, const struct row *row);
 void server_pause(struct server *server, int64_t duration_ms, bool writes_only);
 
+/* ---- trap.c ---- */
+/* Damage that LMDB stumbles over ends the process with a word of what it is. One server at a time. */
+void trap_set(struct server *server);
+void trap_release(void);
+
 /* ---- expiry.c ---- */
 /* Deletes what has expired. IMPEL_OK, IMPEL_ERR_BUSY, or what broke the transaction. */
 int expiry_run(struct server *server);

@@ -357,7 +357,15 @@ static int wait_try(struct client *client)
     bool ready = false;
     int rc = wait_begin_txn(server, false);
 
-    rc = rc < 0 ? rc : wait_ready(client, &ready);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = wait_ready(client, &ready);
+    if (rc < 0 && server->engine.mode == ENGINE_READS) {
+        engine_abort(&server->engine); /* then it is tried, and told what is wrong */
+        rc = IMPEL_OK;
+        ready = true;
+    }
     if (rc < 0 || !ready) {
         return rc;
     }

@@ -219,7 +219,8 @@ int collection_drop(struct lmdb_txn *txn, const struct disk_key *disk)
 int collection_copy(struct lmdb_txn *txn, const struct disk_key *from, struct impel_bytes to)
 {
     struct collection copy = {.key = *from};
-    struct lmdb_key at;
+    struct lmdb_key prefix, key_to;
+    uint8_t at[KEY_SIZE_MAX + 1];
     struct arena arena = {.blocks = NULL};
     struct impel_bytes value = {NULL, 0};
     MDB_val found;
@@ -229,28 +230,31 @@ int collection_copy(struct lmdb_txn *txn, const struct disk_key *from, struct im
     rc = rc < 0 ? rc : key_create(txn, to, (enum lmdb_key_kind)from->kind, &number);
     copy.key.number = number;
     rc = rc < 0 ? rc : collection_write(txn, &copy);
-    key_of_number(&at, element_letter(from), from->number);
+    key_of_number(&prefix, element_letter(from), from->number);
+    memcpy(at, prefix.data, prefix.size);
+    size_t at_size = prefix.size;
     while (rc >= 0) {
-        MDB_val key = val_of(&at);
-        rc = row_seek(txn, DB_CATALOG, &key, 9, &found);
+        MDB_val key = {at_size, at};
+        rc = row_seek(txn, DB_CATALOG, &key, prefix.size, &found);
         if (rc < 0) {
             break;
         }
-        if (key.mv_size >= KEY_SIZE_MAX) {
+        if (key.mv_size > KEY_SIZE_MAX) {
             rc = collection_damaged(txn);
             break;
         }
-        memcpy(at.data, key.mv_data, key.mv_size);
-        at.size = key.mv_size;
+        key_to.size = key.mv_size;
+        memcpy(key_to.data, key.mv_data, key.mv_size);
+        memcpy(at, key.mv_data, key.mv_size);
+        at_size = key.mv_size;
+        at[at_size++] = 0; /* the next key there can be */
         if (!arena_copy(&arena, (struct impel_bytes){found.mv_data, found.mv_size}, &value)) {
             rc = lmdb_fail(txn, IMPEL_ERR_NOMEM, "out of memory");
             break;
         }
-        struct lmdb_key key_to = at;
         put_be64(key_to.data + 1, number);
         rc = row_put(txn, DB_CATALOG, val_of(&key_to), (MDB_val){value.size, (void *)value.data});
         arena_reset(&arena, 4096);
-        at.data[at.size++] = 0; /* the next key there can be */
     }
     arena_release(&arena);
     return rc == IMPEL_ERR_NOT_FOUND ? txn->status : rc;

@@ -386,10 +386,11 @@ static int env_lock_to_open(struct lmdb_env *env, struct impel_error *err)
             seen_ms = now_ms;
         }
         if (now_ms - seen_ms > OPEN_LOCK_MS) {
-            return error_set(err, IMPEL_ERR_BUSY,
-                             "%s: process %d has held its lock for %d s: if it is stopped, continue it "
-                             "(kill -CONT) or kill it",
-                             env->path, atomic_load(&header->holder), OPEN_LOCK_MS / 1000);
+            return error_set(
+                err, IMPEL_ERR_BUSY,
+                "%s: process %d has held its lock for %d s: if it is stopped, continue it "
+                "(kill -CONT) or kill it",
+                env->path, atomic_load(&header->holder), OPEN_LOCK_MS / 1000);
         }
         if (now_ms - began_ms > OPEN_LOCK_MOST_MS) {
             return error_set(err, IMPEL_ERR_BUSY,
@@ -508,7 +509,11 @@ env_new(const struct env_options *options, struct lmdb_env **out, struct impel_e
     bool alone = side_alone(&env->side);
     rc = files_enter(env, alone, err);
     rc = rc < 0 ? rc : env_check_file(env->path, err);
-    rc = rc >= 0 && alone ? env_check_pages(env->path, err) : rc;
+    if (rc >= 0 && alone) {
+        bool suspect = atomic_load(&env->side.header->suspect) != 0;
+        rc = env_check_pages(env->path, suspect, err);
+        atomic_store(&env->side.header->suspect, suspect && rc < 0);
+    }
     if (alone) {
         side_share(&env->side);
     }

@@ -114,9 +114,9 @@ void room_begin(struct lmdb_env *env, struct lmdb_txn *txn);
 int env_check_folder(const char *path, struct impel_error *err);
 /* What can be seen wrong with the file before LMDB maps it; a missing or empty one is fine. */
 int env_check_file(const char *path, struct impel_error *err);
-/* Walks its pages, if it is small enough for that to cost nothing, or shorter than it says. Only
- * while nobody else can open it. */
-int env_check_pages(const char *path, struct impel_error *err);
+/* Walks its pages, if it is small enough for that to cost nothing, or shorter than it says, or `whole`.
+ * Only while nobody else can open it. */
+int env_check_pages(const char *path, bool whole, struct impel_error *err);
 int env_sync_folder(const char *path);
 
 /* ---- the files in their places (files.c) ---- */

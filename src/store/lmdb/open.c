@@ -162,7 +162,7 @@ int env_check_file(const char *path, struct impel_error *err)
     return rc;
 }
 
-int env_check_pages(const char *path, struct impel_error *err)
+int env_check_pages(const char *path, bool whole, struct impel_error *err)
 {
     struct impel_error found = {0};
     uint64_t is = 0;
@@ -170,12 +170,13 @@ int env_check_pages(const char *path, struct impel_error *err)
     int rc = pages_size(path, &is, &should_be, &found);
 
     /* A file may end before its last page, if that one is free; but it is rare. */
-    if (rc >= 0 && (is < should_be || is <= ENV_WALK_SIZE_MAX)) {
+    if (rc >= 0 && (whole || is < should_be || is <= ENV_WALK_SIZE_MAX)) {
         rc = pages_check(path, &found);
     }
-    return rc < 0
-               ? error_set(err, rc, "%s is damaged: %s; restore it from a copy", path, found.text)
-               : IMPEL_OK;
+    return rc < 0 ? error_set(err, rc,
+                              "%s is damaged (%s): see `impel check`, and restore it from a copy",
+                              path, found.text)
+                  : IMPEL_OK;
 }
 
 int env_sync_folder(const char *path)

@@ -68,7 +68,8 @@ struct side_header {
     uint8_t identity[16];       /* of the data file whose groups these are; 0 = not known yet */
     uint64_t data_inode;        /* of the data file and of LMDB's lock file that all who have the */
     uint64_t lock_inode;        /* store open share, under the lock; 0 = not known */
-    uint64_t reserved[4];
+    _Atomic uint64_t suspect;   /* 1 = a server met damage that LMDB could not tell: see open.c */
+    uint64_t reserved[3];
     pthread_mutex_t lock;
 };
 

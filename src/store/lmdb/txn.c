@@ -80,6 +80,10 @@ int lmdb_status_of(int code)
     case MDB_CORRUPTED:
     case MDB_PAGE_NOTFOUND:
     case MDB_INCOMPATIBLE:
+    case MDB_BAD_TXN: /* once something was wrong */
+    case MDB_PAGE_FULL:
+    case MDB_KEYEXIST: /* a last key that is not the last */
+    case MDB_CURSOR_FULL:
         return IMPEL_ERR_CORRUPT;
     default:
         return IMPEL_ERR_IO;

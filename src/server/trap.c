@@ -1,0 +1,150 @@
+/* trap.c -- the end of a server whose file is damaged where LMDB cannot tell.
+ *
+ * LMDB trusts what it maps. A small file is walked before it is opened (pages.h); one that is too large
+ * for that, or is damaged while it is served, may send LMDB out of its map, into a part of the map
+ * that the file does not reach, beyond its own copies of pages, or to one of its assertions. That is no crash of ours to dump a
+ * core of: the server says what it is and ends, and whoever opens the file next walks all of it.
+ * Faults anywhere else are left to whoever handled them before. */
+#include "server/state.h"
+
+#include <sys/stat.h>
+
+#include <execinfo.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    STACK_SIZE = 64 * 1024,
+    TEXT_SIZE = 4352,
+    TRAPS = 2,
+    FRAMES_MAX = 16,
+};
+
+static const int numbers[TRAPS] = {SIGSEGV, SIGBUS};
+
+static struct {
+    struct server *server;
+    uintptr_t map, map_end;   /* of the file */
+    uintptr_t code, code_end; /* of LMDB */
+    struct sigaction before[TRAPS];
+    stack_t stack_before;
+    void *stack;
+    char text[TEXT_SIZE]; /* made before, for a handler may do next to nothing */
+    size_t text_size;
+} trap;
+
+static void give_up(void)
+{
+    struct side *side = &trap.server->engine.env->side;
+
+    atomic_store(&side->header->suspect, 1);
+    (void)!write(STDERR_FILENO, trap.text, trap.text_size);
+    _exit(1);
+}
+
+/* LMDB is among those who called what went wrong. */
+static bool is_within_lmdb(void)
+{
+    void *frames[FRAMES_MAX];
+    int count = backtrace(frames, FRAMES_MAX);
+
+    for (int i = 0; i < count; i++) {
+        if ((uintptr_t)frames[i] >= trap.code && (uintptr_t)frames[i] < trap.code_end) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void on_fault(int number, siginfo_t *info, void *context)
+{
+    uintptr_t at = (uintptr_t)info->si_addr;
+
+    (void)context;
+    if (info->si_code > 0 && ((at >= trap.map && at < trap.map_end) || is_within_lmdb())) {
+        give_up();
+    }
+    for (size_t i = 0; i < TRAPS; i++) { /* it happens again when this returns */
+        if (numbers[i] == number) {
+            sigaction(number, &trap.before[i], NULL);
+        }
+    }
+}
+
+static void on_assert(MDB_env *env, const char *text)
+{
+    (void)env;
+    (void)text;
+    give_up();
+}
+
+/* Where the file is mapped: the widest of its mappings; and LMDB's code. */
+static void find_map(const char *path)
+{
+    char line[4608];
+    uintptr_t known = (uintptr_t)mdb_cursor_del;
+    struct stat st;
+    FILE *maps = stat(path, &st) == 0 ? fopen("/proc/self/maps", "re") : NULL;
+
+    while (maps != NULL && fgets(line, sizeof(line), maps) != NULL) {
+        uintptr_t start = 0, end = 0;
+        unsigned long long inode = 0;
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %*s %*s %*s %llu", &start, &end, &inode) != 3) {
+            continue;
+        }
+        if (inode == (unsigned long long)st.st_ino && end - start > trap.map_end - trap.map) {
+            trap.map = start;
+            trap.map_end = end;
+        }
+        if (known >= start && known < end) {
+            trap.code = start;
+            trap.code_end = end;
+        }
+    }
+    if (maps != NULL) {
+        (void)fclose(maps);
+    }
+}
+
+void trap_set(struct server *server)
+{
+    struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    struct env_options *store = &server->store;
+
+    trap.server = server;
+    trap.stack = malloc(STACK_SIZE);
+    if (trap.stack == NULL) {
+        return; /* then a fault is a crash */
+    }
+    find_map(store->path);
+    (void)is_within_lmdb(); /* the first call may have something to load */
+    int size = snprintf(trap.text, sizeof(trap.text),
+                        "impel serve: %s is damaged (LMDB could not go on): see `impel check`\n",
+                        store->path);
+    trap.text_size = size < 0 ? 0 : (size_t)size < sizeof(trap.text) ? (size_t)size : TEXT_SIZE - 1;
+    stack_t stack = {.ss_sp = trap.stack, .ss_size = STACK_SIZE};
+    (void)sigaltstack(&stack, &trap.stack_before);
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < TRAPS; i++) {
+        sigaction(numbers[i], &action, &trap.before[i]);
+    }
+    (void)mdb_env_set_assert(server->engine.env->mdb, on_assert);
+}
+
+void trap_release(void)
+{
+    if (trap.stack == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < TRAPS; i++) {
+        sigaction(numbers[i], &trap.before[i], NULL);
+    }
+    (void)sigaltstack(&trap.stack_before, NULL);
+    free(trap.stack);
+    trap.stack = NULL;
+    trap.map = trap.map_end = trap.code = trap.code_end = 0;
+}
