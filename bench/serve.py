@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """serve.py -- `impel serve` beside redis-server, in one run, as ratios of what each does in a second.
 
-    bench/serve.py [--rounds N] [--impel build/impel] [--full] [--sizes]
+    bench/serve.py [--rounds N] [--impel build/impel] [--full] [--sizes] [--large [--largest N]]
 
 50 clients of redis-benchmark, pipelines of 1, 16 and 128. Without --full: ?sync=process beside a
 redis-server without persistence; the ratios aimed at are 1.0, 1.3 and 1.5. With --full: ?sync=full
@@ -9,6 +9,8 @@ beside appendfsync always; 2 times. The two sides take turns and the median of t
 second ratio compares processor time per request, which says more where other programs run.
 --sizes: what a command costs at 10^3, 10^5 and 10^6 entries, all of them pending (one client, pipeline
 16); it should not grow. Each side reads, claims and acknowledges what it has been given itself.
+--large: a file of 10^7 entries of 100 bytes (--largest), served anew: how long until it answers, and what
+it then holds in memory of its own; aimed at are 1 s and 64 MiB. Ends with 1 where that is missed.
 """
 import argparse
 import os
@@ -147,14 +149,51 @@ def sizes(sides, options):
             print("%-14s %10d %14.2f %14.2f" % (name, count, *costs), flush=True)
 
 
+ASKED_OF_LARGE = [
+    ("XLEN", "s"), ("XRANGE", "s", "-", "+", "COUNT", 10), ("XREVRANGE", "s", "+", "-", "COUNT", 10),
+    ("XINFO", "STREAM", "s"), ("XADD", "s", "*", "f", "v"), ("XGROUP", "CREATE", "s", "g", "0"),
+    ("XREADGROUP", "GROUP", "g", "c", "COUNT", 1000, "STREAMS", "s", ">"), ("XPENDING", "s", "g"),
+    ("XINFO", "GROUPS", "s"), ("DBSIZE",)]
+
+
+def large(folder, options):
+    """Whether a server of a large file is there soon, and small."""
+    argv = [options.impel, "serve", "--store", "lmdb:%s?sync=process" % (folder / "db"), "--unix", str(folder / "i")]
+    side = Side("impel", argv, str(folder / "i"))
+    try:
+        side.measure(["xadd", "s", "*", "f", "v" * 98], options.largest, 128, 8)
+    finally:
+        side.end()
+    begun = time.monotonic()
+    side = Side("impel", argv, str(folder / "i"))
+    try:
+        side.call("PING")
+        side.call("XRANGE", "s", "-", "+", "COUNT", 1)
+        first = time.monotonic() - begun
+        print("the first answers after %.0f ms" % (first * 1e3))
+        for words in ASKED_OF_LARGE:
+            asked = time.monotonic()
+            side.call(*words)
+            print("%-12s %9.1f ms" % (words[0], (time.monotonic() - asked) * 1e3))
+        with open("/proc/%d/status" % side.process.pid, encoding="ascii") as status:
+            memory = {name: int(kib) for name, kib in re.findall(r"(Rss\w+):\s+(\d+) kB", status.read())}
+    finally:
+        side.end()
+    print("file %d MiB, heap %.1f MiB, mapped file %.1f MiB" % (
+        (folder / "db").stat().st_size >> 20, memory["RssAnon"] / 1024, memory["RssFile"] / 1024))
+    return first <= 1 and memory["RssAnon"] <= 64 * 1024
+
+
 def main():
-    parser = argparse.ArgumentParser(usage="serve.py [--rounds N] [--impel PROGRAM] [--full] [--sizes]")
+    parser = argparse.ArgumentParser(usage="serve.py [--rounds N] [--impel PROGRAM] [--full] [--sizes] [--large] [--largest N]")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--impel", default=str(HERE.parent / "build" / "impel"))
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--sizes", action="store_true")
-    parser.add_argument("--largest", type=int, default=10 ** 6)
+    parser.add_argument("--large", action="store_true")
+    parser.add_argument("--largest", type=int)
     options = parser.parse_args()
+    options.largest = options.largest or (10 ** 7 if options.large else 10 ** 6)
     redis = shutil.which("redis-server") or shutil.which("redis-check-rdb")
     if redis is None or shutil.which("redis-benchmark") is None:
         sys.exit("serve.py: redis-server or redis-benchmark is missing (Debian: redis-tools)")
@@ -163,6 +202,8 @@ def main():
     sync = "full" if options.full else "process"
     sides = []
     try:
+        if options.large:
+            sys.exit(0 if large(folder, options) else 1)
         sides.append(Side("impel", [options.impel, "serve", "--store", "lmdb:%s?sync=%s" % (folder / "db", sync),
                                     "--unix", str(folder / "i")], str(folder / "i")))
         sides.append(Side("redis", [str(folder / "redis-server"), "--port", "0", "--unixsocket",

@@ -276,6 +276,13 @@ int catalog_delete(struct lmdb_txn *txn, char letter, uint64_t parent, struct im
     return row_delete(txn, DB_CATALOG, val_of(&key));
 }
 
+int catalog_other_name(struct lmdb_txn *txn, struct impel_bytes name)
+{
+    return name.size > NAME_KEY_SIZE_MAX
+               ? lmdb_fail(txn, IMPEL_ERR_LIMIT, "two long names of the same hash")
+               : lmdb_fail(txn, IMPEL_ERR_CORRUPT, "a name leads to what has another");
+}
+
 int catalog_meta(struct lmdb_txn *txn)
 {
     uint8_t letter = 'm';

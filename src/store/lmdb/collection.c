@@ -172,7 +172,7 @@ int lmdb_set_add(struct lmdb_txn *txn,
             *added += 1;
         } else if (rc >= 0 &&
                    !bytes_equal((struct impel_bytes){found.mv_data, found.mv_size}, members[i])) {
-            rc = lmdb_fail(txn, IMPEL_ERR_LIMIT, "two long names of the same hash");
+            rc = catalog_other_name(txn, members[i]);
         }
     }
     if (rc >= 0 && *added > 0) {

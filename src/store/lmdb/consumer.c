@@ -80,7 +80,7 @@ int lmdb_consumer_find(struct lmdb_txn *txn,
     }
     rc = consumer_load(txn, group, number, out);
     if (rc >= 0 && !bytes_equal((*out)->name, name)) {
-        return lmdb_fail(txn, IMPEL_ERR_LIMIT, "two long names of the same hash");
+        return catalog_other_name(txn, name);
     }
     return rc;
 }

@@ -79,7 +79,7 @@ int lmdb_group_find(struct lmdb_txn *txn,
     rc = group_load(txn, stream, number, out);
     ASSERT(rc < 0 || *out != NULL);
     if (rc >= 0 && !bytes_equal((*out)->name, name)) {
-        return lmdb_fail(txn, IMPEL_ERR_LIMIT, "two long names of the same hash");
+        return catalog_other_name(txn, name);
     }
     return rc;
 }

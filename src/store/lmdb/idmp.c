@@ -142,7 +142,7 @@ static int producer_find(struct lmdb_txn *txn,
     }
     rc = producer_get(txn, number, out);
     if (rc >= 0 && !bytes_equal(out->id, id)) {
-        return lmdb_fail(txn, IMPEL_ERR_LIMIT, "two long names of the same hash");
+        return catalog_other_name(txn, id);
     }
     return rc;
 }
@@ -319,7 +319,7 @@ static int iid_find(struct lmdb_txn *txn,
         return rc;
     }
     if (!bytes_equal(same, iid->iid)) {
-        return lmdb_fail(txn, IMPEL_ERR_LIMIT, "two long names of the same hash");
+        return catalog_other_name(txn, iid->iid);
     }
     if (too_old(txn, idmp, added_ms)) {
         rc = iid_remove(txn, stream, idmp, producer.number, id);

@@ -25,7 +25,7 @@ static int key_read_row(struct lmdb_txn *txn, struct impel_bytes name, struct di
     struct impel_bytes stored = {(const uint8_t *)value.mv_data + sizeof(*out),
                                  value.mv_size - sizeof(*out)};
     if (!bytes_equal(stored, name)) {
-        return lmdb_fail(txn, IMPEL_ERR_LIMIT, "two long names of the same hash");
+        return catalog_other_name(txn, name);
     }
     if (out->kind == LMDB_KEY_NONE || out->kind > LMDB_KEY_SET) {
         return lmdb_fail(txn, IMPEL_ERR_CORRUPT, "a key of the unknown kind %u", out->kind);

@@ -164,6 +164,8 @@ int catalog_find(
 int catalog_set(
     struct lmdb_txn *txn, char letter, uint64_t parent, struct impel_bytes name, uint64_t number);
 int catalog_delete(struct lmdb_txn *txn, char letter, uint64_t parent, struct impel_bytes name);
+/* The row of a name has another one: two long names of the same hash (LIMIT), or damage. */
+int catalog_other_name(struct lmdb_txn *txn, struct impel_bytes name);
 /* The file's own row; and a new object number. */
 int catalog_meta(struct lmdb_txn *txn);
 int catalog_new_number(struct lmdb_txn *txn, uint64_t *number);
