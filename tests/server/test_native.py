@@ -48,7 +48,7 @@ class Steps:
         old = [number(), number()]
         return {
             b"beat": lambda: [flag()],
-            b"look": lambda: [flag(), flag(), number()],
+            b"look": lambda: [flag(), flag(), number(), flag()],
             b"claim": lambda: [pick(WORDS), flag(), ident(), number(), number(), flag(), flag(), number(), number(), number(),
                                number(), pick([b"", b"", b"requeue", b"hand-over", b"park", b"x"]), pick(WORDS), flag()],
             b"create": lambda: [],
