@@ -552,6 +552,11 @@ void check_observe(void *user, const struct model_note *note)
     case MODEL_REAPED:
         on_reaped(sim, entry, note);
         break;
+    case MODEL_MOVED:
+    case MODEL_PUT_BACK:
+        sim_fail(sim, "%d-%d is requeued or replayed, which nobody does here: see strangers.c",
+                 (int)entry->id.ms, (int)entry->id.seq);
+        break;
     default:
         break;
     }
