@@ -42,10 +42,11 @@ int command_check(struct options *options, struct impel_error *err)
                      (unsigned long long)counts.groups, (unsigned long long)counts.consumers,
                      (unsigned long long)counts.pending, (unsigned long long)counts.problems);
     } else if (rc >= 0) {
-        console_outf("%s is sound: %llu streams, %llu entries, %llu groups, %llu consumers, %llu "
-                     "pending\n",
-                     path, (unsigned long long)counts.streams, (unsigned long long)counts.entries,
-                     (unsigned long long)counts.groups, (unsigned long long)counts.consumers,
+        console_outf("%s is sound: %s, %s, %s, %s, %llu pending\n", path,
+                     counted(counts.streams, "stream", "streams").text,
+                     counted(counts.entries, "entry", "entries").text,
+                     counted(counts.groups, "group", "groups").text,
+                     counted(counts.consumers, "consumer", "consumers").text,
                      (unsigned long long)counts.pending);
     }
     return rc < 0 ? rc : EXIT_DONE;

@@ -252,9 +252,10 @@ static int report(const struct copying *copying, const struct plan *plan, struct
                     (unsigned long long)plan->length, plan->group_count,
                     (unsigned long long)plan->pending, outcome, plan->in_pieces ? "true" : "false");
     } else {
-        buf_appendf(&line, "%s: %llu entries, %zu groups, %llu pending: %s\n",
+        buf_appendf(&line, "%s: %s, %s, %llu pending: %s\n",
                     bytes_quote(plan->stream, quoted, sizeof(quoted)),
-                    (unsigned long long)plan->length, plan->group_count,
+                    counted(plan->length, "entry", "entries").text,
+                    counted(plan->group_count, "group", "groups").text,
                     (unsigned long long)plan->pending, outcome);
     }
     int rc = buf_status(&line);

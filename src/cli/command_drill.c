@@ -133,8 +133,8 @@ static int kill_one(struct drill *drill, struct impel_error *err)
             long pid = (long)worker->pid;
             rc = drill_kill(drill, worker, err);
             if (rc >= 0) {
-                tell(drill, "%s (pid %ld) is killed with SIGKILL; it held %llu entries",
-                     worker->name, pid, (unsigned long long)worker->held_when_dead);
+                tell(drill, "%s (pid %ld) is killed with SIGKILL; it held %s", worker->name, pid,
+                     counted((uint64_t)worker->held_when_dead, "entry", "entries").text);
                 return IMPEL_OK;
             }
             if (rc != IMPEL_ERR_BUSY) {
@@ -215,8 +215,9 @@ static int wait_until_settled(struct drill *drill, struct impel_error *err)
             break;
         }
         if (clock_now_ms() > end_ms) {
-            rc = error_set(err, IMPEL_ERR_TIMEOUT, "%llu entries are still pending after %d s",
-                           (unsigned long long)drill->pending, SETTLE_DEADLINE_MS / 1000);
+            rc = error_set(err, IMPEL_ERR_TIMEOUT, "%s still pending after %d s",
+                           counted(drill->pending, "entry", "entries").text,
+                           SETTLE_DEADLINE_MS / 1000);
         }
         progress_show(&progress, 0, drill->pending);
         pause_ms(POLL_MS);

@@ -164,3 +164,12 @@ void progress_end(struct progress *progress)
         progress->shown = false;
     }
 }
+
+struct counted counted(uint64_t count, const char *one, const char *many)
+{
+    struct counted words;
+
+    (void)snprintf(words.text, sizeof(words.text), "%llu %s", (unsigned long long)count,
+                   count == 1 ? one : many);
+    return words;
+}

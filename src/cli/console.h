@@ -51,4 +51,10 @@ void progress_end(struct progress *progress); /* wipes the bar */
 
 int64_t clock_now_ms(void); /* CLOCK_BOOTTIME */
 
+/* A number and its noun: "1 entry", "2 entries". */
+struct counted {
+    char text[48];
+};
+struct counted counted(uint64_t count, const char *one, const char *many);
+
 #endif /* IMPEL_CLI_CONSOLE_H */

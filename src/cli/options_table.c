@@ -66,7 +66,8 @@ const struct option_spec option_table[] = {
      "How many failed entries may wait for their next attempt before reading stops.",
      OPTION_NUMBER, COMMAND_RUN, 1, 10000000, AT(max_waiting), false},
     {"timeout", "DURATION", "15m", NULL, NULL,
-     "A handler that takes longer is killed, TERM first, and its entry counts as failed. 0 = never.",
+     "A handler that takes longer is killed, TERM first, and its entry counts as failed. Time in which the "
+     "machine slept or the worker was stopped does not count. 0 = never.",
      OPTION_DURATION, COMMAND_RUN, 0, 0, AT(timeout_ms), false},
     {"grace", "DURATION", "25s", NULL, NULL,
      "After TERM, INT or HUP, running handlers may go on for this long; the rest is handed back at once, "

@@ -142,7 +142,7 @@ def another_stream_is_not_overwritten(tmp):
     equal((done.code, done.out), (1, ""))
     contains(done.err, "stream 'b' differs from its source: entry 1-1; --replace overwrites it")
     equal(call(two, "KEYS", "*"), "b\n", "nothing is written when something stands against it")
-    contains(copy_ok(one, two, "--replace"), "b: 1 entries, 0 groups, 0 pending: replaced")
+    contains(copy_ok(one, two, "--replace"), "b: 1 entry, 0 groups, 0 pending: replaced")
     equal(call(two, "XRANGE", "b", "-", "+").split(), ["1-1", "f", "1"])
     call(two, "DEL", "a")
     call(two, "SET", "a", "text")

@@ -178,8 +178,8 @@ def check_counts_what_there_is(tmp):
     impel_ok("call", "XGROUP", "CREATE", "s", "g", "0", store=tmp / "db")
     impel_ok("call", "XREADGROUP", "GROUP", "g", "c", "COUNT", "2", "STREAMS", "s", ">",
              store=tmp / "db")
-    contains(impel_ok("check", store=tmp / "db"), "is sound: 1 streams, 3 entries, 1 groups, 1 "
-             "consumers, 2 pending")
+    contains(impel_ok("check", store=tmp / "db"), "is sound: 1 stream, 3 entries, 1 group, 1 "
+             "consumer, 2 pending")
     equal(json_lines(impel_ok("check", "--json", store=tmp / "db")),
           [{"streams": 1, "entries": 3, "groups": 1, "consumers": 1, "pending": 2, "problems": 0}])
     fails(impel("check", store="redis://127.0.0.1:1"), 2, "embedded")
