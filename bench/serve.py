@@ -3,7 +3,8 @@
 
     bench/serve.py [--rounds N] [--impel build/impel] [--full] [--sizes] [--large [--largest N]]
 
-50 clients of redis-benchmark, pipelines of 1, 16 and 128. Without --full: ?sync=process beside a
+50 clients, pipelines of 1, 16 and 128, first of redis-benchmark, then of our own loader (bench/load.c),
+which acknowledges in the order of the entries, as workers do, and not at random. Without --full: ?sync=process beside a
 redis-server without persistence; the ratios aimed at are 1.0, 1.3 and 1.5. With --full: ?sync=full
 beside appendfsync always; 2 times. The two sides take turns and the median of the rounds counts. A
 second ratio compares processor time per request, which says more where other programs run.
@@ -90,13 +91,17 @@ class Side:
             fields = stat.read().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / TICKS
 
-    def measure(self, words, requests, pipeline, clients):
+    def measure(self, words, requests, pipeline, clients, load=None):
         """Requests a second, and microseconds of the server's processor for each."""
         before = self.processor_s()
-        out = subprocess.run(["redis-benchmark", "-s", self.path, "-c", str(clients), "-n", str(requests),
-                              "-P", str(pipeline), "-r", str(requests), "-q", *words],
-                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout.decode()
-        speed = re.findall(r"([0-9.]+) requests per second", out)
+        if load is None:
+            argv = ["redis-benchmark", "-s", self.path, "-c", str(clients), "-n", str(requests),
+                    "-P", str(pipeline), "-r", str(requests), "-q", *words]
+        else:
+            argv = [load, self.path, str(clients), str(pipeline), str(requests),
+                    *(word.replace("__rand_int__", "__seq__") for word in words)]
+        out = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout.decode()
+        speed = re.findall(r"([0-9.]+)" if load else r"([0-9.]+) requests per second", out)
         return float(speed[-1]), (self.processor_s() - before) * 1e6 / requests
 
     def end(self):
@@ -116,6 +121,12 @@ def rows(requests):
 
 
 def compare(sides, options):
+    for load in (None, str(pathlib.Path(options.impel).parent / "bench" / "load")):
+        print("# %s" % ("our own loader" if load else "redis-benchmark"))
+        compare_by(load, sides, options)
+
+
+def compare_by(load, sides, options):
     ours, theirs = sides
     print("%-11s %8s %12s %12s %8s %8s %7s" % ("command", "pipeline", ours.name, theirs.name, "speed", "cpu", "aim"))
     for pipeline, requests in REQUESTS.items():
@@ -125,7 +136,7 @@ def compare(sides, options):
             for number in range(options.rounds):
                 for side in sides if number % 2 == 0 else reversed(sides):
                     side.fill(entries, pending)
-                    got[side].append(side.measure(words, requests, pipeline, 50))
+                    got[side].append(side.measure(words, requests, pipeline, 50, load))
             speed = {side: statistics.median(x[0] for x in got[side]) for side in sides}
             cost = {side: statistics.median(x[1] for x in got[side]) for side in sides}
             print("%-11s %8d %10d/s %10d/s %7.2fx %7.2fx %6.1fx" % (
