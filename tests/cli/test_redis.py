@@ -1,6 +1,8 @@
 #!/usr/bin/python3
 """The same commands on a Redis: only --store differs."""
 import json
+import socket
+import threading
 
 from impeltest import (contains, equal, impel, impel_ok, json_lines, main, start_redis, test)
 
@@ -99,6 +101,42 @@ def a_server_that_is_not_there_is_told(tmp):
     equal(done.code, 1, done.err)
     contains(done.err, "127.0.0.1")
     equal("s3cret" in done.err, False, done.err)
+
+
+class NoRedis(threading.Thread):
+    """Something else listens there: it answers as a web server does."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        self.start()
+
+    def run(self):
+        while True:
+            connection, _ = self.socket.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+@test
+def what_cannot_be_worked_on_ends_a_worker_with_a_word(tmp):
+    _, port = start_redis(tmp, "--requirepass", "s3cret")
+    right = "redis://:s3cret@127.0.0.1:%d" % port
+    equal(impel_ok("call", "SET", "text", "x", store=right), "OK\n")
+    for store, stream, code, part in [
+            ("redis://127.0.0.1:%d" % port, "s", 1, "NOAUTH"),
+            ("redis://:wr0ng@127.0.0.1:%d" % port, "s", 1, "WRONGPASS"),
+            (right, "text", 1, "WRONGTYPE"),
+            (right + "?db=99", "s", 1, "DB index"),
+            ("redis://no-such-host.invalid", "s", 1, "no-such-host.invalid"),
+            ("redis://127.0.0.1:%d" % NoRedis().port, "s", 1, "not a RESP reply: 'HTTP/1.1 400")]:
+        done = impel("run", "--stream", stream, "--group", "g", "--connect-timeout", "500ms", "--", "true",
+                     store=store)
+        equal(done.code, code, done.err)
+        contains(done.err.splitlines()[-1], part)
+        equal("s3cret" in done.err or "wr0ng" in done.err, False, done.err)
 
 
 @test

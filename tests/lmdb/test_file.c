@@ -3,8 +3,11 @@
 #include "store/lmdb/check.h"
 #include "store/lmdb/store.h"
 
+#include <linux/magic.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 
 #include <fcntl.h>
@@ -149,6 +152,44 @@ TEST(a_folder_that_cannot_be_written)
         SKIP("root cannot become another user here");
     }
     CHECK(status == 0);
+}
+
+/* ---- where it lies ---- */
+
+static unsigned long pretended_magic; /* 0: as it is */
+
+/* In the place of the C library's, as no network filesystem can be had here. */
+int statfs(const char *path, struct statfs *out)
+{
+    int rc = (int)syscall(SYS_statfs, path, out);
+
+    if (rc == 0 && pretended_magic != 0) {
+        out->f_type = (__fsword_t)pretended_magic;
+    }
+    return rc;
+}
+
+TEST(a_network_filesystem_is_refused)
+{
+    static const struct {
+        unsigned long magic;
+        const char *name;
+    } kinds[] = {
+        {NFS_SUPER_MAGIC, "NFS"},
+        {0xff534d42UL, "CIFS"},
+        {0xffffffff00000000UL | 0xfe534d42UL, "SMB"},
+        {V9FS_MAGIC, "9p"},
+        {FUSE_SUPER_MAGIC, "FUSE"},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+        pretended_magic = kinds[i].magic;
+        refused(help_url("far.db", ""), IMPEL_ERR_UNSUPPORTED, kinds[i].name, "impel serve");
+        CHECK(access(help_path("far.db"), F_OK) < 0);
+    }
+    pretended_magic = EXT4_SUPER_MAGIC;
+    store_close(help_open(help_url("far.db", "")));
+    pretended_magic = 0;
 }
 
 /* ---- full ---- */
