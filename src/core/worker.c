@@ -354,6 +354,26 @@ static void step_waiters(struct worker *w, uint64_t read_seq)
     }
 }
 
+static void renew_first(struct stream *s)
+{
+    if (s->phase == STREAM_READY) {
+        renew_demand(s);
+    }
+}
+
+static void renew_all_first(struct worker *w)
+{
+    for (size_t i = 0; i < w->stream_count; i++) {
+        renew_first(&w->streams[i]);
+    }
+}
+
+void worker_disconnected(struct worker *w, int64_t now_ms)
+{
+    set_now(w, now_ms);
+    renew_all_first(w);
+}
+
 void worker_done(struct worker *w, struct request *request, int64_t now_ms)
 {
     struct flight *flight = flight_of(w, request);
@@ -365,6 +385,11 @@ void worker_done(struct worker *w, struct request *request, int64_t now_ms)
     flight_land(w, flight);
     if (!w->ended && !w->replaced) {
         note_status(w, request);
+        if (status == IMPEL_ERR_DISCONNECTED && s != NULL) {
+            renew_first(s);
+        } else if (status == IMPEL_ERR_DISCONNECTED) {
+            renew_all_first(w); /* a read, which is over all of them */
+        }
         if (status == IMPEL_ERR_REPLACED) {
             worker_replaced(w);
         } else if (s != NULL && (status == IMPEL_ERR_NO_GROUP ||

@@ -23,7 +23,8 @@
  * RULES THAT LIVE HERE
  * - The first beat in a group is confirmed before the first read there.
  * - A handler starts only if the last confirmed beat is younger than dead-after / 2; otherwise all
- * that is held is renewed (fenced) first, and what is no longer ours is dropped.
+ * that is held is renewed (fenced) first, and what is no longer ours is dropped. So it is after a
+ * connection broke, however short that was.
  * - Beats go out on time, whether or not the previous one was answered.
  * - Recovered entries (claimed, adopted) go only to a free handler, never into the buffer. Reads
  * and claims reserve places before they are submitted. While due work is known a quarter of the
@@ -184,6 +185,9 @@ void worker_outcome(struct worker *worker,
                     int64_t delay_ms,
                     struct impel_bytes error,
                     int64_t now_ms);
+/* The connection to the store broke, and may have been made again: what the store remembers may be
+ * older than what is held. All of it is renewed before another handler starts. */
+void worker_disconnected(struct worker *worker, int64_t now_ms);
 /* Drain and stop. The second call ends the grace at once. */
 void worker_stop(struct worker *worker, int64_t now_ms);
 /* The next action, false if there is none for now. */

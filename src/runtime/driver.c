@@ -187,12 +187,17 @@ static void hand_back(struct runtime *runtime)
 
 /* ---- handlers ---- */
 
-static void take_stops(struct runtime *runtime, int64_t now_ms)
+/* What the machine has to know before it starts anything more. */
+static void take_news(struct runtime *runtime, int64_t now_ms)
 {
     unsigned asked = atomic_load(&runtime->stops);
     while (runtime->stops_seen < asked) {
         runtime->stops_seen++;
         worker_stop(runtime->worker, now_ms);
+    }
+    if (runtime->cut) {
+        runtime->cut = false;
+        worker_disconnected(runtime->worker, now_ms);
     }
 }
 
@@ -203,7 +208,7 @@ void runtime_finished(void *user, struct delivery *delivery, const struct handle
     runtime->running--;
     if (!runtime->stopped) {
         int64_t now_ms = runtime_now_ms();
-        take_stops(runtime, now_ms); /* first: what is asked to stop starts nothing in this place */
+        take_news(runtime, now_ms); /* first: what is asked to stop starts nothing in this place */
         worker_outcome(runtime->worker, delivery, result->outcome, result->delay_ms, result->error,
                        now_ms);
     }
@@ -292,7 +297,7 @@ static bool round_once(struct runtime *runtime, int64_t *wait_ms)
     *wait_ms = -1;
     int actions = 0;
     if (!runtime->stopped && (runtime->asking == 0 || atomic_load(&runtime->stops) > 0)) {
-        take_stops(runtime, now_ms);
+        take_news(runtime, now_ms);
         *wait_ms = worker_tick(runtime->worker, now_ms);
         actions = act(runtime, now_ms);
     }

@@ -310,6 +310,7 @@ static void on_store_event(void *user, const struct store_event *told)
     event_init(&event, told->name, (enum impel_level)told->level, told->text);
     event.consumer = runtime->env.consumer;
     runtime_tell(runtime, &event);
+    runtime->cut = runtime->cut || strcmp(told->name, "disconnected") == 0;
     if (strcmp(told->name, "unreachable") == 0) {
         runtime_unreachable(runtime, told->text);
     }

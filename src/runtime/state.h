@@ -48,6 +48,7 @@ struct runtime {
     size_t asking; /* questions about dead-letter keys that are out: the machine waits for them,
                             so that a refused start leaves no group behind */
     unsigned stops_seen; /* handed to the machine */
+    bool cut;            /* the store lost its connection: the machine is to hear of it */
 
     bool slotted;  /* the name is a slot's, not a given one */
     unsigned slot; /* the number of the slot that is tried, or held */

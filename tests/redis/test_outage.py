@@ -129,6 +129,27 @@ def a_server_that_does_not_come_back_ends_the_worker_if_asked(tmp):
 
 
 @test
+def a_connection_that_breaks_is_followed_by_a_look_at_what_is_held(tmp):
+    """Of four entries one is at work; the others are taken by hand, and the connections are cut."""
+    server = Server(tmp)
+    client = server.client()
+    fleet = Fleet(tmp, server.url, work="while [ ! -e %s/go ]; do sleep 0.05; done" % tmp,
+                  options=["--concurrency", "1", "--prefetch", "3"])
+    worker = fleet.start("--consumer", "w")
+    ids = fleet.add(4)
+    wait_for(lambda: client.xpending("orders", "g")["pending"] == 4, what="all four to be held")
+    fleet.wait_for_starts(1)
+    client.xclaim("orders", "g", "by-hand", 0, ids[1:])
+    client.execute_command("CLIENT", "KILL", "TYPE", "NORMAL", "SKIPME", "YES")
+    worker.wait_for_output("trying again")
+    (tmp / "go").touch()
+    wait_for(lambda: worker.err().count("no longer ours") == 3, what="the three to be given up")
+    wait_for(lambda: client.xpending("orders", "g")["pending"] == 3, what="the first to be done")
+    equal(worker.stop().code, 0, worker.err()[-2000:])
+    equal([line.id for line in fleet.starts()], ids[:1])
+
+
+@test
 def a_server_that_comes_back_empty(tmp):
     server = Server(tmp)
     fleet = Fleet(tmp, server.url, work="sleep 0.1", options=OPTIONS)

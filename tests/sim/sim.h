@@ -298,6 +298,7 @@ struct node *node_start(struct sim *sim, const char *name, const struct worker_o
 void node_die(struct sim *sim, struct node *node, enum death death, const struct sim_entry *by);
 void node_pause(struct sim *sim, struct node *node, int64_t for_ms);
 void node_stop(struct sim *sim, struct node *node);
+void node_disconnected(struct sim *sim, struct node *node); /* it is told */
 void node_answered(struct sim *sim, struct node *node, struct request *request);
 bool node_alive(const struct node *node);
 bool node_paused(const struct sim *sim, const struct node *node);

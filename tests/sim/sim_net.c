@@ -484,6 +484,7 @@ void net_cut(struct sim *sim, struct node *node, int64_t until_ms, bool server_g
         sim_at(sim, sim->now_ms + sim_between(sim, 0, 20), fire_broken, flight, flight->tag);
     }
     node->arrive_ms[0] = node->arrive_ms[1] = node->reply_ms[0] = node->reply_ms[1] = 0;
+    node_disconnected(sim, node);
 }
 
 /* What a dead process had sent may still be carried out, except for a read that waits: its

@@ -269,6 +269,26 @@ void node_answered(struct sim *sim, struct node *node, struct request *request)
     drive(sim, node);
 }
 
+static void fire_disconnected(struct sim *sim, void *of, uint64_t tag)
+{
+    struct node *node = of;
+
+    if (!node_alive(node)) {
+        return;
+    }
+    if (node_paused(sim, node)) {
+        sim_at(sim, node->paused_until_ms, fire_disconnected, node, tag);
+        return;
+    }
+    worker_disconnected(node->machine, sim->now_ms);
+    drive(sim, node);
+}
+
+void node_disconnected(struct sim *sim, struct node *node)
+{
+    sim_at(sim, sim->now_ms, fire_disconnected, node, 0);
+}
+
 static void fire_run_end(struct sim *sim, void *of, uint64_t tag)
 {
     struct sim_run *run = of;

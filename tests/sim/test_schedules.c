@@ -190,6 +190,34 @@ TEST(a_clock_that_is_set_back_starves_no_released_entry)
     finish();
 }
 
+TEST(after_a_reconnect_nothing_starts_that_the_store_has_forgotten)
+{
+    struct sim_entry *entries[5];
+
+    begin();
+    struct node *a = up("a", 1, 4);
+    pass(200);
+    node_pause(&sim, a, 2500); /* so that no read of it waits */
+    pass(2200);
+    for (size_t i = 0; i < ARRAY_SIZE(entries); i++) {
+        entries[i] = entry(PLAN_GOOD, 1000);
+    }
+    audit_snapshot(
+        &sim); /* what the store will remember: a's row, but not what a is about to read */
+    pass(900);
+    CHECK(worker_held(a->machine).running == 1 && worker_held(a->machine).buffered == 4);
+    (void)up("b", 4, 0);
+    pass(100);
+    fault_restart(&sim, 200, true);
+    pass(15000);
+    CHECK(node_alive(a));
+    for (size_t i = 0; i < ARRAY_SIZE(entries); i++) {
+        CHECK(entries[i]->place == PLACE_ACKED);
+        CHECK(entries[i]->starts == (i == 0 ? 2 : 1)); /* the first one was at work */
+    }
+    finish();
+}
+
 /* ---- a worker dies ---- */
 
 TEST(a_killed_workers_entry_runs_elsewhere_within_six_and_a_half_seconds)

@@ -206,6 +206,39 @@ TEST(after_a_sleep_all_is_renewed_before_a_handler_starts)
     hand_end();
 }
 
+TEST(after_a_broken_connection_all_is_renewed_before_a_handler_starts)
+{
+    static const enum request_kind kinds[] = {REQUEST_BEAT, REQUEST_READ};
+    struct worker_options options = hand_options();
+    options.prefetch = 3;
+    for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+        hand_start(&options);
+        hand_ready();
+        hand_deliver(hand_take(REQUEST_READ), 0, 1, 2);
+        keep_beating(400);
+        hand_outcome(1, OUTCOME_DONE);
+        hand_ok_all(REQUEST_ACK);
+        CHECK(hand_running(2) != NULL);
+        hand_deliver(hand_take(REQUEST_READ), 0, 3, 1);
+        hand_advance(800);
+        while (hand_count(kinds[i]) > 0) {
+            hand_fail(hand_take(kinds[i]), IMPEL_ERR_DISCONNECTED);
+        }
+        hand_outcome(2, OUTCOME_DONE);
+        hand_tick();
+        CHECK(hand_running(3) == NULL);
+        for (int step = 0; step < 20 && hand_count(REQUEST_RENEW) == 0; step++) {
+            hand_advance(100);
+            hand_ok_all(REQUEST_BEAT);
+        }
+        CHECK(hand_running(3) == NULL);
+        hand_ok_all(REQUEST_RENEW);
+        hand_tick();
+        CHECK(hand_running(3) != NULL);
+        hand_end();
+    }
+}
+
 TEST(a_read_answered_before_the_sleep_is_as_old_as_the_sleep)
 {
     struct worker_options options = hand_options();
