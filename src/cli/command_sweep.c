@@ -104,20 +104,12 @@ static bool within_budget(struct sweeper *sweeper)
  */
 static bool ask(const struct sweeper *sweeper, struct request *request)
 {
-    int rc = IMPEL_ERR_TIMEOUT;
+    int rc;
 
-    while (rc == IMPEL_ERR_TIMEOUT) {
-        if (stop_wanted()) {
-            return false;
-        }
+    do {
         rc = store_wait(sweeper->store, request, WAIT_MS);
-    }
-    return true;
-}
-
-static void request_dropped(struct request *request)
-{
-    (void)request;
+    } while (rc == IMPEL_ERR_TIMEOUT && !stop_wanted());
+    return rc != IMPEL_ERR_TIMEOUT;
 }
 
 /* 1 = it was answered, 0 = nothing was to be asked (`request` is NULL), negative = a signal came. */
@@ -127,8 +119,7 @@ static int ask_next(struct sweeper *sweeper, struct request *request)
         return 0;
     }
     if (!ask(sweeper, request)) {
-        /* The store is closed next and lets go of it; so does the end of the program. */
-        request->done = request_dropped;
+        request->done = request_free; /* the store is closed next and lets go of it */
         return IMPEL_ERR_CANCELLED;
     }
     return 1;
