@@ -100,7 +100,8 @@ class Scene:
         self.added += count
 
     def python(self, text, name, *args):
-        self.programs.append(start(["/usr/bin/python3", "-c", text, self.server.socket, name, *args], self.tmp, name=name))
+        argv = ["/usr/bin/python3", "-c", text, self.server.socket, name, *args]
+        self.programs.append(start(argv, self.tmp, name=name))
         return self.programs[-1]
 
     def impel(self, *args, name):
@@ -227,7 +228,8 @@ def the_loops_that_people_copy_beside_impels_workers(tmp):
     scene = Scene(tmp)
     thieves = loops(scene, 3000)
     workers = [scene.impel("run", "--stream", "orders", "--group", "g", "--consumer", "impel-%d" % number,
-                           "--min-idle", "3s", "--dead-after", "3s", "--backoff", "0", "--concurrency", "2", "--", "sh", "-c",
+                           "--min-idle", "3s", "--dead-after", "3s", "--backoff", "0", "--concurrency", "2", "--",
+                           "sh", "-c",
                            'n=$IMPEL_FIELD_n; echo "begin $IMPEL_ID $n"; if [ "$n" -lt 2 ]; then read x < gate; fi; '
                            'echo "done $IMPEL_ID $n"', name="impel-%d" % number) for number in range(2)]
     os.mkfifo(tmp / "gate")
