@@ -1,8 +1,8 @@
-// The story of test_clients.py, told with node-redis. story.js STEP PORT
+// The story of test_clients.py, told with node-redis, 4 and 5. story.js STEP PORT-OR-SOCKET
 const { createClient } = require('redis');
 
-const [, , step, port] = process.argv;
-const url = 'redis://127.0.0.1:' + port;
+const [, , step, place] = process.argv;
+const where = /^\d+$/.test(place) ? { host: '127.0.0.1', port: Number(place) } : { path: place };
 const N = (messages) => messages.map((m) => Number(m.message.n));
 
 const steps = {
@@ -61,10 +61,20 @@ const steps = {
       console.log(JSON.stringify(error.message.split(' ')[0]));
     }
   },
+  // Reads only what is new and is done with each at once, until it is killed: a worker that stays as it is.
+  async serve(client) {
+    for (;;) {
+      const got = await client.xReadGroup('g', 'a', { key: 's', id: '>' }, { COUNT: 5, BLOCK: 1000 });
+      for (const message of got === null ? [] : got[0].messages) {
+        console.log('did', Number(message.message.n));
+        await client.xAck('s', 'g', message.id);
+      }
+    }
+  },
 };
 
 (async () => {
-  const client = createClient({ url, socket: { reconnectStrategy: () => new Error('gone') } });
+  const client = createClient({ socket: { ...where, reconnectStrategy: () => new Error('gone') } });
   client.on('error', () => {});
   await client.connect();
   await steps[step](client);

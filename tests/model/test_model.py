@@ -36,6 +36,7 @@ SECONDS = float(os.environ.get("IMPEL_TEST_SECONDS", "12"))  # for each version 
 SEED = int(os.environ.get("IMPEL_TEST_SEED", "1"))
 CLIENTS = 4
 STEPS_A_ROUND = 150
+ROUNDS_MIN = 8  # however slow the machine is
 PATIENCE_S = 60
 
 # What is not done while a client waits, on both sides, where the other server wakes readers with nothing.
@@ -368,7 +369,7 @@ def places_of(folder, version):
 def play(folder, version, seed):
     places = places_of(folder, version)
     begun, number = now(), 0
-    while now() - begun < SECONDS:
+    while now() - begun < SECONDS or number < ROUNDS_MIN:
         round_seed = seed * 1000003 + number
         steps = steps_of(round_seed)
         what = first_difference(places, steps)
