@@ -74,30 +74,26 @@ parse_common(struct request *request, const struct impel_bytes *args, size_t arg
                : 0;
 }
 
-/* Entries that are gone and of which the caller has a copy: it has to send it. They are left out. */
+/* Entries that are gone and of which the caller has a copy: it has to send it. They are left out, and keep
+ * the mark by which park_join() knows them: IDs would not do, the same one may come twice. */
 static int park_ask(struct engine *engine, struct request *request, struct request_item *all)
 {
     struct lmdb_stream *stream = NULL;
-    size_t kept = 0;
+    size_t count = request->items.item_count;
+    int rc = lmdb_stream_find(&engine->txn, request->stream, &stream);
 
-    if (lmdb_stream_find(&engine->txn, request->stream, &stream) < 0) {
-        return engine->txn.status;
-    }
-    for (size_t i = 0; i < request->items.item_count; i++) {
+    request->items.item_count = 0;
+    for (size_t i = 0; engine->txn.status >= 0 && i < count; i++) {
         struct request_item *each = &all[i];
-        int rc = each->idle_ms == NATIVE_PARK_COPY_LATER
-                     ? lmdb_entry_get(&engine->txn, stream, each->id, NULL)
-                     : IMPEL_OK;
-        if (rc < 0 && rc != IMPEL_ERR_NOT_FOUND) {
-            return rc;
+        if (each->idle_ms == NATIVE_PARK_COPY_LATER) {
+            if (rc < 0 || lmdb_entry_get(&engine->txn, stream, each->id, NULL) < 0) {
+                continue;
+            }
+            each->idle_ms = 0;
         }
-        each->idle_ms = 0;
-        if (rc >= 0) {
-            request->items.items[kept++] = *each;
-        }
+        request->items.items[request->items.item_count++] = *each;
     }
-    request->items.item_count = kept;
-    return IMPEL_OK;
+    return engine->txn.status;
 }
 
 /* The items that were left out come back, as not reached. */
@@ -106,7 +102,9 @@ static void park_join(struct request *request, struct request_item *all, size_t 
     size_t at = 0;
 
     for (size_t i = 0; i < count; i++) {
-        if (at < request->items.item_count && id_equal(request->items.items[at].id, all[i].id)) {
+        if (all[i].idle_ms == NATIVE_PARK_COPY_LATER) {
+            all[i].idle_ms = 0;
+        } else if (at < request->items.item_count) {
             all[i] = request->items.items[at++];
         }
     }

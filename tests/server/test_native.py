@@ -25,6 +25,11 @@ KEYS = [b"s", b"s", b"s", b"t", b"{s}:dead", b"audit", b"none", b"text", b"", b"
 WORDS = [b"", b"0", b"1", b"1", b"a", b"b", b"impel-released", b"requeue", b"hand-over", b"park", b"add", b"back", b"drop",
          b"rejected", b"x" * 5000, b"\x00\xff"]
 
+# Copies to park where there is no stream, and beside one of the same ID that is asked for (a leak once).
+PARKED = [b"0-0", 1, b"rejected", b"why", 2, b"f", b"v"]
+LEFT_OUT = [[stream, b"x", b"{s}:dead", b"g", b"a", TOKENS[0], 60000, 0, 0, 1] + items + PARKED
+            for stream in (b"none", b"s") for items in ([], [b"0-0", 1, b"rejected", b"why", -2])]
+
 
 class Steps:
     def __init__(self, seed):
@@ -122,6 +127,8 @@ def hostile_words_are_answered_and_break_nothing(tmp):
         seed = SEED * 1000003 + number
         steps = Steps(seed)
         fill(side)
+        for park in LEFT_OUT:
+            side.call([b"impel.park", 3] + park)
         for _ in range(STEPS_A_ROUND):
             words = steps.step(names)
             try:
