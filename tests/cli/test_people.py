@@ -1,8 +1,9 @@
 #!/usr/bin/python3
-"""What people run into who recover entries by other means (tests/README.md), on every kind of store."""
+"""What people run into who recover entries by other means (tests/README.md), on the embedded store and
+on a Redis."""
 import re
 
-from everystore import add, add_many, call, every_store, ids, read
+from everystore import add, add_many, both_stores, call, ids, read
 from impeltest import check, contains, equal, impel, impel_argv, impel_ok, json_lines, main, start, wait_for
 
 HURRY = ["--dead-after", "300ms", "--backoff", "0"]
@@ -31,7 +32,7 @@ def abandon(store, consumer, entries):
     pipe.execute()
 
 
-@every_store
+@both_stores
 def the_tail_behind_healthy_rows_is_found(tmp, store):
     """A2: the first hundred are worked on, the last fifty were left long ago, all by one consumer."""
     held, = group(store, ("a", 1150), entries=1150)
@@ -42,7 +43,7 @@ def the_tail_behind_healthy_rows_is_found(tmp, store):
     equal(len(read(store, "s", "g", "b")), 50)
 
 
-@every_store
+@both_stores
 def one_pass_restores_all_and_tells_how_many_wait(tmp, store):
     """F37: the pass is not bounded to a few entries, and the metrics tell of the backlog."""
     held, = group(store, ("gone", 3000), entries=3000)
@@ -57,7 +58,7 @@ def one_pass_restores_all_and_tells_how_many_wait(tmp, store):
     equal(len(read(store, "s", "g", "b", 5000)), 3000)
 
 
-@every_store
+@both_stores
 def a_late_ack_neither_takes_the_copy_nor_brings_another(tmp, store):
     """F39: a worker that was only slow acknowledges after its entry was requeued."""
     (held,) = group(store, ("slow", 1), entries=1)
@@ -73,7 +74,7 @@ def a_late_ack_neither_takes_the_copy_nor_brings_another(tmp, store):
     equal(call(store, "XACK", "s", "g", *copy), 1)
 
 
-@every_store
+@both_stores
 def without_retries_a_crash_loses_nothing(tmp, store):
     """F40: one delivery is all there is; what was under way when its holder died is parked."""
     (held,) = group(store, ("gone", 3), entries=3)
@@ -85,7 +86,7 @@ def without_retries_a_crash_loses_nothing(tmp, store):
     equal(call(store, "XPENDING", "s", "g")["pending"], 0)
 
 
-@every_store
+@both_stores
 def one_groups_ack_removes_nothing_from_another(tmp, store):
     """F36: one group has finished with the stream, and it is trimmed all the time; the other has not begun."""
     add_many(store, "s", 20)
@@ -105,7 +106,7 @@ def one_groups_ack_removes_nothing_from_another(tmp, store):
     equal(ids(store), [])
 
 
-@every_store
+@both_stores
 def who_polls_an_empty_stream_is_not_gone(tmp, store):
     """D27: before Redis 7.2 the idle time of a consumer that gets nothing grows however often it asks."""
     call(store, "XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
@@ -132,7 +133,7 @@ def who_polls_an_empty_stream_is_not_gone(tmp, store):
     equal([each["name"] for each in store.client.xinfo_consumers("s", "g")], ["busy"])
 
 
-@every_store
+@both_stores
 def a_scan_by_xautoclaim_has_the_same_cursors_everywhere(tmp, store):
     """F42: rows that are not idle for long enough take no place in COUNT, but bound the work; the cursor is the
     next ID, and 0-0 at the end."""

@@ -40,16 +40,25 @@ def _redis(tmp):
 KINDS = {"lmdb": _lmdb, "redis": _redis, "serve": _serve}
 
 
-def every_store(function):
-    """Makes a test of a function(tmp, store) for each kind of store."""
+def _on(function, kinds):
     def make(kind):
         def on_kind(tmp):
             function(tmp, KINDS[kind](tmp))
         on_kind.__name__ = "%s_on_%s" % (function.__name__, kind)
         test(on_kind)
-    for kind in ["redis"] if SERVER else KINDS:
+    for kind in ["redis"] if SERVER else kinds:
         make(kind)
     return function
+
+
+def every_store(function):
+    """Makes a test of a function(tmp, store) for each kind of store."""
+    return _on(function, KINDS)
+
+
+def both_stores(function):
+    """The same without `impel serve`, for what it could only say again: its file is the embedded store's."""
+    return _on(function, ("lmdb", "redis"))
 
 
 def call(store, *words):
