@@ -320,6 +320,41 @@ TEST(nobody_is_called_back_while_the_lock_is_held)
     free(url);
 }
 
+/* ---- how often it is written ---- */
+
+TEST(all_of_a_turn_is_one_commit)
+{
+    enum { COUNT = 100 };
+    struct impel_field field = {bytes_of("f"), bytes_of("v")};
+    struct store *store = help_open(help_url("turn.db", ""));
+    struct request *adds[COUNT];
+    bool over[COUNT] = {false};
+
+    CHECK(help_group(store, "s", "g") == IMPEL_OK);
+    uint64_t before = env_commit_number(((struct handle *)store)->file);
+    for (int i = 0; i < COUNT; i++) {
+        adds[i] = help_request(REQUEST_ADD, i % 2 == 0 ? "s" : "t", "");
+        adds[i]->add.fields = &field;
+        adds[i]->add.field_count = 1;
+        adds[i]->add.length_max = -1;
+        adds[i]->done = set_true;
+        adds[i]->owner = &over[i];
+        store_submit(store, adds[i]);
+    }
+    struct request *read = blocked_read(store, "c", &(bool){false});
+    while (!over[COUNT - 1]) {
+        (void)store_turn(store, help_now_ms());
+    }
+    CHECK_U64(read->read.entry_count, 10);
+    CHECK_U64(env_commit_number(((struct handle *)store)->file) - before, 1);
+    for (int i = 0; i < COUNT; i++) {
+        CHECK(over[i] && adds[i]->status == IMPEL_OK);
+        request_free(adds[i]);
+    }
+    request_free(read);
+    store_close(store);
+}
+
 /* ---- how the file is opened ---- */
 
 TEST(no_database_has_sorted_duplicates_and_readers_are_many)
@@ -392,6 +427,43 @@ TEST(a_stopped_reader_costs_adds_not_acks)
     store_close(store);
     free(url);
     munmap(flag, sizeof(*flag));
+}
+
+TEST(the_slot_of_a_killed_reader_is_cleared_within_seconds)
+{
+    _Atomic int *flag =
+        mmap(NULL, sizeof(*flag), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    char *url = strdup(help_url("slot.db", "?sync=process"));
+    int dead = 0;
+
+    CHECK(flag != MAP_FAILED);
+    (void)fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct store *store = NULL;
+        struct lmdb_txn txn;
+        MDB_txn *mdb = NULL;
+        if (!await_value(flag, 1, 20000) || store_open(url, NULL, &store, NULL) < 0 ||
+            env_begin_read(((struct handle *)store)->file, &mdb, &txn, NULL) < 0) {
+            _exit(99);
+        }
+        await_set(flag, 2);
+        (void)raise(SIGKILL);
+    }
+    struct store *store = help_open(url);
+    struct lmdb_env *env = ((struct handle *)store)->file;
+    await_set(flag, 1);
+    CHECK(await_value(flag, 2, 20000));
+    CHECK(waitpid(pid, NULL, 0) == pid);
+    /* Others go on with what they do; then there is nothing left to be cleared. */
+    for (int64_t end = help_now_ms() + ENV_READERS_CHECK_MS + 200; help_now_ms() < end;) {
+        CHECK(help_add(store, "s", ID_MIN, "value") == IMPEL_OK);
+        await_clock_us(20000);
+    }
+    CHECK(mdb_reader_check(env->mdb, &dead) == 0 && dead == 0);
+    store_close(store);
+    free(url);
+    munmap((void *)flag, sizeof(*flag));
 }
 
 /* ---- odd sizes ---- */
