@@ -374,6 +374,7 @@ TEST(no_database_has_sorted_duplicates_and_readers_are_many)
         CHECK((flags & MDB_DUPSORT) == 0);
     }
     env_end_read(&txn);
+    mdb_txn_abort(mdb);
     store_close(store);
 }
 
