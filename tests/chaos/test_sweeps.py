@@ -18,8 +18,8 @@ def three_sweeps_requeue_each_abandonment_once(tmp, store):
 def a_consumer_that_wakes_up_while_it_is_deleted_loses_nothing(tmp, store):
     """Its TTL is over at once, so every pause between two reads is one in which it may go (D26)."""
     store.client.xgroup_create("orders", "g", "0", mkstream=True)
-    sweep = start(impel_argv("sweep", "--stream", "orders", "--group", "g", "--consumer-ttl", "1ms", "--interval", "1ms",
-                             "--budget", "0", store=store), tmp, name="sweep")
+    sweep = start(impel_argv("sweep", "--stream", "orders", "--group", "g", "--consumer-ttl", "1ms",
+                             "--interval", "1ms", "--budget", "0", store=store), tmp, name="sweep")
     dice, lost = random.Random(5), 0
     for number in range(rounds(150)):
         # Before Redis 7.2 a consumer is gone only if others get something meanwhile.

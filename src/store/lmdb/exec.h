@@ -10,12 +10,12 @@
 #include "store/lmdb/env.h"
 
 enum {
-    EXEC_BLOCKED = 1,         /* READ, CALL: nothing to give yet; keep it and try again */
-    RELEASE_REST_MAX = 1000,  /* of a RELEASE with `rest` */
-    PARK_FIELDS = 10,         /* what is added to a parked entry */
-    CLAIM_BYTES = 16 << 20,   /* claimed by one CLAIM_FROM, beside the last entry: of one reply */
+    EXEC_BLOCKED = 1,        /* READ, CALL: nothing to give yet; keep it and try again */
+    RELEASE_REST_MAX = 1000, /* of a RELEASE with `rest` */
+    PARK_FIELDS = 10,        /* what is added to a parked entry */
+    CLAIM_BYTES = 16 << 20,  /* claimed by one CLAIM_FROM, beside the last entry: of one reply */
     MOVE_BYTES = 256 * 1024, /* copied by one CLAIM_FROM, beside the last entry */
-    CARRIED_ROWS_MAX = 1000,  /* looked at by one LOOK that takes the stamp */
+    CARRIED_ROWS_MAX = 1000, /* looked at by one LOOK that takes the stamp */
 };
 
 /* What the store keeps with a request while it has it. */
