@@ -81,7 +81,7 @@ const char *duration_format(int64_t ms, char *text)
     size_t used = 0;
 
     if (ms <= 0) {
-        return strcpy(text, "0s");
+        return memcpy(text, "0s", sizeof("0s"));
     }
     for (size_t i = ARRAY_SIZE(units); i-- > 0;) {
         int64_t count = ms / units[i].ms;

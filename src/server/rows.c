@@ -86,7 +86,7 @@ static void row_add_native(struct row_table *table, const struct native *native)
                       .native = native};
 
     ASSERT(strlen(native->name) < sizeof(row.name));
-    strcpy(row.name, native->name);
+    memcpy(row.name, native->name, strlen(native->name));
     row_add(table, &row);
 }
 
@@ -101,6 +101,7 @@ int row_table_init(struct row_table *table)
     for (const struct row_spec *spec = row_specs; spec->name != NULL; spec++) {
         count++;
     }
+    ASSERT(count > 0);
     table->slot_count = 64;
     while (table->slot_count < count * 2) {
         table->slot_count *= 2;
