@@ -349,6 +349,33 @@ TEST(all_who_have_a_place_take_over_at_once)
     finish();
 }
 
+TEST(what_a_dead_worker_leaves_keeps_every_place_busy)
+{
+    enum { COUNT = 100, WORKERS = 4, EACH_MS = 500 };
+    struct sim_entry *entries[COUNT];
+
+    begin();
+    struct node *node = up("a", COUNT, 0);
+    pass(1000);
+    for (size_t i = 0; i < COUNT; i++) {
+        entries[i] = entry(PLAN_GOOD, 60000);
+    }
+    pass(1000);
+    for (size_t i = 0; i < WORKERS; i++) {
+        (void)up(NULL, 1, 0);
+    }
+    pass(3000);
+    crash(node);
+    for (size_t i = 0; i < COUNT; i++) {
+        entries[i]->handler_ms = EACH_MS;
+    }
+    pass(6500 + COUNT * EACH_MS / WORKERS * 5 / 4);
+    for (size_t i = 0; i < COUNT; i++) {
+        CHECK(entries[i]->starts == 2 && entries[i]->place == PLACE_ACKED);
+    }
+    finish();
+}
+
 TEST(two_sweeps_with_the_same_verdict_claim_once)
 {
     for (int64_t late_ms = 500; late_ms <= 4000; late_ms += 500) {
