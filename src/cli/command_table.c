@@ -201,7 +201,9 @@ const struct command command_table[] = {
             "orders:dead:audit), which keeps the last 10,000.\n\n"
             "Records that other tools wrote are understood if they have a field original_id or "
             "reason. Where such a record does not name its stream or group, --stream and --group "
-            "do. The exit code is 1 if records were meant that could not be replayed.",
+            "do. The exit code is 1 if records were meant that could not be replayed or are not "
+            "there, "
+            "or if there is neither the stream nor its dead-letter stream.",
         .examples = "impel dead list --stream orders\n"
                     "impel dead list --stream orders --reason rejected --json\n"
                     "impel dead show --stream orders 1700000000000-0\n"
@@ -236,7 +238,9 @@ const struct command command_table[] = {
         .summary = "print the entries of a stream",
         .text =
             "Prints a range of entries, one JSON object a line: {\"id\",\"stream\",\"fields\"}. "
-            "It reads past all groups: nothing becomes pending or acknowledged by it.",
+            "It reads past all groups: nothing becomes pending or acknowledged by it. The exit "
+            "code is 1 if "
+            "there is no such stream.",
         .examples = "impel read --stream orders --count 10\n"
                     "impel read --stream orders --reverse --count 1 | jq .fields\n",
         .words_max = 0,

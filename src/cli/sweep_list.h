@@ -12,7 +12,7 @@
 #include "cli/stream_names.h"
 
 enum {
-    SWEEP_GROUPS_MAX = 10000, /* some 100 MiB; a budget of 200 a second is long spent by then */
+    SWEEP_GROUPS_MAX = 10000, /* some 60 MiB; a budget of 200 a second is long spent by then */
 };
 
 struct sweep_choice {

@@ -65,7 +65,8 @@ def names_and_patterns_mean_the_same_everywhere(tmp, store):
 def a_daemon_follows_what_comes_and_goes(tmp, store):
     abandon(store, "s1", "g")
     daemon = start(impel_argv("sweep", "--stream", "s*", "--group", "*", "--park", "--interval", "20ms",
-                              "--budget", "0", "--log-format", "json", "--metrics-file", tmp / "prom", *QUICK, store=store), tmp)
+                              "--budget", "0", "--log-format", "json", "--metrics-file", tmp / "prom", *QUICK,
+                              store=store), tmp)
 
     def told(name):
         return [(e.get("stream"), e.get("group")) for e in json_lines(
