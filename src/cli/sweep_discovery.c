@@ -31,18 +31,17 @@ static void tell(const struct sweep_discovery *discovery,
  * end. `at` counts them, from 0. */
 static const char *wanted_stream(const struct sweep_choices *choices, size_t *at)
 {
-    size_t number = 0;
+    size_t first = 0; /* the number of the choice's first stream */
 
     for (size_t i = 0; i < choices->count; i++) {
         const struct text_list *streams = &choices->items[i].options->streams;
-        for (size_t j = 0; j < streams->count; j++) {
-            if (number++ == *at) {
-                ++*at;
-                if (sweep_choice_asks(&choices->items[i], bytes_of(streams->texts[j]))) {
-                    return streams->texts[j];
-                }
+        while (*at < first + streams->count) {
+            const char *text = streams->texts[(*at)++ - first];
+            if (sweep_choice_asks(&choices->items[i], bytes_of(text))) {
+                return text;
             }
         }
+        first += streams->count;
     }
     return NULL;
 }

@@ -169,7 +169,7 @@ static bool make_room(struct sweep_list *list)
 {
     if (list->count == list->capacity) {
         size_t capacity = list->capacity == 0 ? 16 : list->capacity * 2;
-        struct swept **items = realloc(list->items, capacity * sizeof(*items));
+        struct swept **items = realloc(list->items, capacity * sizeof(void *));
         if (items == NULL) {
             return false;
         }
@@ -205,11 +205,10 @@ int sweep_list_add(struct sweep_list *list,
         swept_free(swept);
         return rc;
     }
-    if (at < list->count) {
-        memmove(&list->items[at + 1], &list->items[at], (list->count - at) * sizeof(*list->items));
+    for (size_t i = list->count++; i > at; i--) {
+        list->items[i] = list->items[i - 1];
     }
     list->items[at] = swept;
-    list->count++;
     *out = swept;
     return IMPEL_OK;
 }
