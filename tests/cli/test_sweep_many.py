@@ -3,7 +3,7 @@
 comes and goes."""
 import json
 
-from everystore import add, call, every_store, read, status
+from everystore import add, both_stores, call, every_store, read, status
 from impeltest import (check, contains, equal, impel, impel_argv, impel_ok, json_lines, main, start, test,
                        wait_for)
 
@@ -61,7 +61,7 @@ def names_and_patterns_mean_the_same_everywhere(tmp, store):
     equal([line["stream"] for line in lines], ["orders:a", "orders:b", "orders:parked", "other"])
 
 
-@every_store
+@both_stores
 def a_daemon_follows_what_comes_and_goes(tmp, store):
     abandon(store, "s1", "g")
     daemon = start(impel_argv("sweep", "--stream", "s*", "--group", "*", "--park", "--interval", "20ms",
@@ -102,7 +102,7 @@ def a_group_that_is_missing_is_told_in_plain_words(tmp, store):
     check("NOGROUP" not in daemon.stop().err, daemon.err())
 
 
-@every_store
+@both_stores
 def what_only_a_pattern_means_is_not_requeued_to_other_groups(tmp, store):
     scene(store)
     done = once(store, "--stream", "orders:*", "--group", "g", "--requeue")
