@@ -207,6 +207,8 @@ static const struct {
     {"NOAUTH ", IMPEL_ERR_AUTH},
     {"WRONGPASS ", IMPEL_ERR_AUTH},
     {"NOPERM ", IMPEL_ERR_AUTH},
+    {"ERR ACL failure in script", IMPEL_ERR_AUTH},
+    {"ERR The user executing the script can't", IMPEL_ERR_AUTH},
     {"MOVED ", IMPEL_ERR_UNSUPPORTED},
     {"ASK ", IMPEL_ERR_UNSUPPORTED},
     {"CROSSSLOT ", IMPEL_ERR_INVALID},
@@ -238,12 +240,16 @@ int reply_status(struct impel_bytes text)
 
 void op_refusal(const struct op *op, const struct value *reply, struct impel_error *err)
 {
-    char text[300];
+    char text[300], stream[100], keys[140] = "";
     int status = reply_status(reply->bytes);
 
-    (void)error_set(err, status, "redis at %s: %s: %s", op->store->url.shown,
+    if (status == IMPEL_ERR_AUTH && op->request != NULL && op->request->stream.size > 0) {
+        (void)snprintf(keys, sizeof(keys), " (the stream is '%s')",
+                       bytes_quote(op->request->stream, stream, sizeof(stream)));
+    }
+    (void)error_set(err, status, "redis at %s: %s: %s%s", op->store->url.shown,
                     op->request != NULL ? request_name(op->request->kind) : op->kind->name,
-                    bytes_quote(reply->bytes, text, sizeof(text)));
+                    bytes_quote(reply->bytes, text, sizeof(text)), keys);
 }
 
 enum op_next op_refused(struct op *op, const struct value *reply)

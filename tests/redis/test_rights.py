@@ -1,0 +1,101 @@
+"""The rules that the README gives for users of a Redis: who has exactly these rights can do all, and who lacks
+one is told so."""
+import re
+
+from impeltest import SOURCE, check, contains, equal, impel, main, test
+from redishelp import Server
+
+RULES = {name: words.split() for name, words in re.findall(
+    r"^ACL SETUSER (\w+) on >\S+ (.*)$", (SOURCE / "README.md").read_text(encoding="utf-8").replace("\\\n ", ""), re.M)}
+POLICY = ["--min-idle", "1ms", "--backoff", "0", "--dead-after", "500ms"]
+
+
+class Scene:
+    """A server where one entry is new, two are held by a client that is gone, and one is parked."""
+
+    def __init__(self, tmp):
+        self.server = Server(tmp)
+        self.client = self.server.client()
+
+    def begin(self, rule):
+        r = self.client
+        r.flushall()
+        r.script_flush()
+        r.execute_command("ACL", "SETUSER", "some", "reset", "on", ">secret", *rule)
+        for n in range(1, 4):
+            r.xadd("orders", {"n": n}, id="%d-0" % n)
+        r.xgroup_create("orders", "g", "0")
+        r.xreadgroup("g", "gone", {"orders": ">"})
+        r.xack("orders", "g", "1-0")
+        r.xadd("orders", {"n": 4}, id="4-0")
+        r.xadd("orders:dead", {"n": "1", "original_id": "1-0", "original_stream": "orders", "original_group": "g",
+                               "reason": "rejected"})
+
+    def impel(self, *args):
+        return impel(*args, store="unix://some:secret@%s?connect_timeout=300ms" % self.server.socket)
+
+
+def worker(scene):
+    """New work, abandoned work, one retry, one that is parked."""
+    return [scene.impel("run", "--stream", "orders", "--group", "g", *POLICY, "--until-idle=10s", "--", "sh", "-c",
+                        '[ "$IMPEL_ID" != 2-0 ] || exit 65; [ "$IMPEL_ID" != 4-0 ] || [ "$IMPEL_ATTEMPT" = 2 ]')]
+
+
+def sweep(scene):
+    call = ["sweep", "--once", "--stream", "orders", "--group", "g", *POLICY]
+    return [scene.impel(*call, "--requeue"), scene.impel(*call, "--trim", "--consumer-ttl", "1ms")]
+
+
+def oncall(scene):
+    dead = ["dead", "replay", "--stream", "orders"]
+    return [scene.impel("status"), scene.impel(*dead, "--in-place"), scene.impel("trim", "--stream", "orders"),
+            scene.impel("explain", "--stream", "orders", "--group", "g", "2-0")]
+
+
+ROLES = {"worker": worker, "sweep": sweep, "oncall": oncall}
+
+
+REFUSED = re.compile(r"no permissions|can't run this command|NOPERM")
+
+
+@test
+def who_has_the_rights_of_the_readme_can_do_all(tmp):
+    equal(sorted(RULES), sorted(ROLES))
+    scene = Scene(tmp)
+    for name, role in ROLES.items():
+        scene.begin(RULES[name])
+        for done in role(scene):
+            check(done.code in (0, 3), "%s: %s" % (name, done.err[-1000:]))
+            check(not REFUSED.search(done.err), "%s: %s" % (name, done.err[-1000:]))
+        refused = {entry["object"] for entry in scene.client.acl_log()} - {"client|setinfo"}
+        equal(refused, set(), name)
+
+
+@test
+def what_can_be_left_out_and_what_large_entries_take(tmp):
+    scene = Scene(tmp)
+    scene.begin([r for r in RULES["worker"] if r != "+info" and "client" not in r] +
+                ["+multi", "+exec", "+xrevrange", "+xdel"])
+    scene.client.xadd("orders", {str(n): n for n in range(3950)}, id="5-0")
+    scene.client.delete("orders:dead")
+    done = scene.impel("run", "--stream", "orders", "--group", "g", *POLICY, "--until-idle=10s", "--", "sh", "-c",
+                       '[ "$IMPEL_ID" != 5-0 ] || exit 65')
+    equal(done.code, 0, done.err[-1000:])
+    equal([len(fields) for _, fields in scene.client.xrange("orders:dead")], [3960])
+
+
+@test
+def who_lacks_a_right_is_told_so(tmp):
+    scene = Scene(tmp)
+    for right, told in [("+ping", "'ping'"), ("+evalsha", "'evalsha'"), ("~orders", "the stream is 'orders'"),
+                        ("~orders:dead", "the stream is 'orders:dead'"), ("~impel:{orders}:*", "the stream is 'orders'"),
+                        ("+scan", "'scan'"), ("+xrange", "'xrange'"),
+                        ("+time", "the stream is 'orders'"), ("+xpending", "the stream is 'orders'")]:
+        scene.begin([r for r in RULES["oncall"] if r != right])
+        done = scene.impel("status")
+        equal(done.code, 1, right)
+        check(REFUSED.search(done.err), done.err)
+        contains(done.err, told)
+
+
+main()
