@@ -209,6 +209,7 @@ static const struct {
     {"NOPERM ", IMPEL_ERR_AUTH},
     {"ERR ACL failure in script", IMPEL_ERR_AUTH},
     {"ERR The user executing the script can't", IMPEL_ERR_AUTH},
+    {"The user executing the script can't", IMPEL_ERR_AUTH},
     {"MOVED ", IMPEL_ERR_UNSUPPORTED},
     {"ASK ", IMPEL_ERR_UNSUPPORTED},
     {"CROSSSLOT ", IMPEL_ERR_INVALID},
