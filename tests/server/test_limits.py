@@ -28,13 +28,13 @@ def connect(served):
 
 
 def read_exactly(s, size):
-    got = b""
+    got = bytearray()
     while len(got) < size:
-        piece = s.recv(size - len(got))
+        piece = s.recv(min(size - len(got), MIB))
         if not piece:
             break
         got += piece
-    return got
+    return bytes(got)
 
 
 def read_to_end(s):

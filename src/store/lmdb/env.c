@@ -167,6 +167,9 @@ int env_commit(struct lmdb_env *env, struct lmdb_txn *txn, struct impel_error *e
     lmdb_txn_release(txn);
     int code = mdb_txn_commit(txn->mdb);
     txn->mdb = NULL;
+    if (code == EINVAL) { /* a page whose place is none */
+        return env_explain(env, IMPEL_ERR_CORRUPT, mdb_strerror(code), err);
+    }
     if (code != 0) {
         return explain_mdb(env, code, err);
     }

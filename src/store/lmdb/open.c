@@ -117,7 +117,7 @@ static int check_heads(const char *path,
     if (head_is_right(second)) {
         return error_set(err, IMPEL_ERR_CORRUPT,
                          "%s is damaged: its first page was overwritten, its second is that of a "
-                         "store; restore it from a copy",
+                         "store: see `impel check`, and restore it from a copy",
                          path);
     }
     if (first->magic != (uint32_t)LMDB_MAGIC) {
@@ -156,8 +156,9 @@ int env_check_file(const char *path, struct impel_error *err)
     }
     int rc = check_heads(path, &first, &second, err);
     if (rc >= 0 && st.st_size < 2 * page_size) {
-        return error_set(err, IMPEL_ERR_CORRUPT, "%s is cut off: only %lld bytes are left of it",
-                         path, (long long)st.st_size);
+        return error_set(err, IMPEL_ERR_CORRUPT,
+                         "%s is cut off: only %lld bytes are left of it: see `impel check`", path,
+                         (long long)st.st_size);
     }
     return rc;
 }
