@@ -74,8 +74,11 @@ class Fleet:
         return [e["id"] for e in self.entries()][-count:]
 
     def entries(self, stream=None):
-        out = impel_ok("read", "--stream", stream or self.stream, store=self.store)
-        return [json.loads(line) for line in out.splitlines()]
+        done = impel("read", "--stream", stream or self.stream, store=self.store)
+        if done.code != 0 and stream and "there is no stream" in done.err:
+            return []  # nothing was parked yet
+        equal(done.code, 0, done.err)
+        return [json.loads(line) for line in done.out.splitlines()]
 
     def status(self):
         done = impel("status", "--stream", self.stream, "--json", store=self.store)
