@@ -55,7 +55,7 @@ static bool set_text(struct impel_bytes *at, struct impel_bytes text)
         }
         memcpy(copy, text.data, text.size);
     }
-    free((void *)(uintptr_t)at->data);
+    free((void *)at->data);
     *at = (struct impel_bytes){copy, text.size};
     return true;
 }
@@ -83,7 +83,7 @@ void command_client_info(struct serve *serve)
 {
     struct buf text;
 
-    buf_init(&text, 64 * 1024);
+    buf_init(&text, (size_t)64 * 1024);
     client_describe(serve->client, &text);
     resp_put_verbatim(serve->out, buf_bytes(&text), serve->version);
     buf_release(&text);
