@@ -323,11 +323,10 @@ int drill_trim(struct drill *drill, const struct drill_worker *worker, struct im
         page->pending.owner = bytes_of(worker->name);
     }
     rc = session_ask(drill->store, page, err);
-    ASSERT(rc < 0 || page != NULL);
     if (rc >= 0) {
         rc = IMPEL_ERR_BUSY;
     }
-    for (size_t i = 0; rc == IMPEL_ERR_BUSY && i < page->pending.row_count; i++) {
+    for (size_t i = 0; page != NULL && rc == IMPEL_ERR_BUSY && i < page->pending.row_count; i++) {
         struct impel_id id = page->pending.rows[i].id;
         if (id_equal(id, drill->poison)) {
             continue;

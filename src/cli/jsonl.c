@@ -247,7 +247,7 @@ static int decode(struct parser *parser, struct impel_bytes text, struct impel_b
 /* {"base64":"..."} */
 static int take_bytes(struct parser *parser, struct impel_bytes *bytes)
 {
-    struct impel_bytes name, text;
+    struct impel_bytes name = {0}, text = {0};
     int rc;
 
     if (!take(parser, '{')) {
@@ -270,7 +270,7 @@ static int take_bytes(struct parser *parser, struct impel_bytes *bytes)
 /* A number, true or false: its text. */
 static int take_bare(struct parser *parser, struct impel_bytes *bytes)
 {
-    struct impel_bytes text;
+    struct impel_bytes text = {0};
 
     if (take_word(parser, "null", &text)) {
         parser->at -= text.size;
@@ -348,7 +348,7 @@ static int take_list(struct parser *parser, struct impel_bytes name)
 static int take_member(struct parser *parser)
 {
     static const char prefix[] = "base64:";
-    struct impel_bytes name, value;
+    struct impel_bytes name = {0}, value = {0};
     int rc = take_string(parser, &name);
 
     if (rc < 0) {

@@ -9,13 +9,17 @@
 
 #include <sys/stat.h>
 
-#include <execinfo.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#if __has_include(<execinfo.h>) /* musl has none: then only what lies in the map is told of */
+#include <execinfo.h>
+#else
+#define backtrace(frames, count) 0
+#endif
 
 enum {
     STACK_SIZE = 64 * 1024,
@@ -82,6 +86,26 @@ static void on_assert(MDB_env *env, const char *text)
     give_up();
 }
 
+/* "START-END MODE OFFSET DEVICE INODE ...", the first two in hexadecimal. */
+static bool
+read_mapping(const char *line, uintptr_t *start, uintptr_t *end, unsigned long long *inode)
+{
+    char *at;
+
+    *start = (uintptr_t)strtoull(line, &at, 16);
+    if (*at != '-') {
+        return false;
+    }
+    *end = (uintptr_t)strtoull(at + 1, &at, 16);
+    for (int words = 0; words < 3; words++) {
+        at += strspn(at, " ");
+        at += strcspn(at, " ");
+    }
+    const char *digits = at;
+    *inode = strtoull(digits, &at, 10);
+    return at != digits;
+}
+
 /* Where the file is mapped: the widest of its mappings; and LMDB's code. */
 static void find_map(const char *path)
 {
@@ -93,7 +117,7 @@ static void find_map(const char *path)
     while (maps != NULL && fgets(line, sizeof(line), maps) != NULL) {
         uintptr_t start = 0, end = 0;
         unsigned long long inode = 0;
-        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %*s %*s %*s %llu", &start, &end, &inode) != 3) {
+        if (!read_mapping(line, &start, &end, &inode)) {
             continue;
         }
         if (inode == (unsigned long long)st.st_ino && end - start > trap.map_end - trap.map) {
