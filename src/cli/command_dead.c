@@ -150,10 +150,44 @@ static int read_matches(struct dead *dead, struct impel_error *err)
 
 /* ---- where ---- */
 
+static int default_audit(struct dead *dead, struct impel_error *err)
+{
+    struct buf name;
+
+    buf_init(&name, SIZE_MAX / 4);
+    buf_append_bytes(&name, dead->dead_letter);
+    buf_append_text(&name, ":audit");
+    int rc = buf_status(&name);
+    if (rc < 0 || !arena_copy(&dead->options->arena, buf_bytes(&name), &dead->audit)) {
+        rc = error_set(err, IMPEL_ERR_NOMEM, "out of memory");
+    }
+    buf_release(&name);
+    return rc;
+}
+
+/* Records that were added to the dead-letter stream would be parked; the audit stream is cut to its
+ * last lines, and lines in another stream would be work to do, or records. */
+static int check_places(const struct dead *dead, struct impel_error *err)
+{
+    const struct options *options = dead->options;
+    struct impel_bytes to = bytes_of(options->to != NULL ? options->to : "");
+
+    if (options->to != NULL && bytes_equal(to, dead->dead_letter)) {
+        return error_set(err, IMPEL_ERR_INVALID,
+                         "--to needs another stream than the dead-letter stream");
+    }
+    if (dead->audit.size > 0 &&
+        (bytes_equal(dead->audit, dead->stream) || bytes_equal(dead->audit, dead->dead_letter) ||
+         bytes_equal(dead->audit, to))) {
+        return error_set(err, IMPEL_ERR_INVALID,
+                         "--audit needs a stream of its own, without entries or records");
+    }
+    return IMPEL_OK;
+}
+
 static int read_places(struct dead *dead, struct impel_error *err)
 {
     struct options *options = dead->options;
-    struct buf name;
     int rc = IMPEL_OK;
 
     if (options->dead_letter == NULL || options->streams.count > 0) {
@@ -167,25 +201,10 @@ static int read_places(struct dead *dead, struct impel_error *err)
     }
     if (options->audit != NULL) {
         dead->audit = bytes_of(options->audit);
-        /* There its lines would be work to do, or records. */
-        if (dead->audit.size > 0 &&
-            (bytes_equal(dead->audit, dead->stream) ||
-             bytes_equal(dead->audit, dead->dead_letter) ||
-             (options->to != NULL && bytes_equal(dead->audit, bytes_of(options->to))))) {
-            return error_set(err, IMPEL_ERR_INVALID,
-                             "--audit needs a stream of its own, without entries or records");
-        }
-        return IMPEL_OK;
+    } else {
+        rc = default_audit(dead, err);
     }
-    buf_init(&name, SIZE_MAX / 4);
-    buf_append_bytes(&name, dead->dead_letter);
-    buf_append_text(&name, ":audit");
-    rc = buf_status(&name);
-    if (rc < 0 || !arena_copy(&options->arena, buf_bytes(&name), &dead->audit)) {
-        rc = error_set(err, IMPEL_ERR_NOMEM, "out of memory");
-    }
-    buf_release(&name);
-    return rc;
+    return rc < 0 ? rc : check_places(dead, err);
 }
 
 int command_dead(struct options *options, struct impel_error *err)

@@ -184,6 +184,12 @@ find_place(struct mover *mover, const struct dead_record *record, struct impel_e
         mover->why = "it names no group; --group does";
         return 0;
     }
+    if (mover->mode != REPLAY_DROP && (bytes_equal(stream, mover->dead->dead_letter) ||
+                                       bytes_equal(stream, mover->dead->audit))) {
+        mover->why = "it names the stream of the records or of the audit as its own; --to names "
+                     "another";
+        return 0;
+    }
     if (mover->placed && bytes_equal(stream, mover->place_stream) &&
         bytes_equal(group, mover->place_group)) {
         return 1;

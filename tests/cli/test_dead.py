@@ -317,12 +317,25 @@ def a_key_of_another_type_is_told(tmp, store):
         done = dead(store, "replay", "--stream", "s", *args, code=1)
         check(re.search("stream|WRONGTYPE", done.err), done.err)
         equal(store.client.xlen("s:dead"), 1)
-    for words in ["--audit s", "--audit s:dead", "--to q --audit q"]:
+    for words in ["--audit s", "--audit s:dead", "--to q --audit q", "--to s:dead:audit"]:
         refused(["replay", "--stream", "s", *words.split()], "a stream of its own", store=store)
     done = dead(store, "list", "--dead-letter", "x", code=1)
     check(re.search("stream|WRONGTYPE", done.err), done.err)
-    done = dead(store, "replay", "--stream", "s", "--to", "s:dead", code=2)
+    refused(["replay", "--stream", "s", "--to", "s:dead"], "another stream than", store=store)
     equal(store.client.xlen("s:dead"), 1)
+
+
+@every_store
+def no_record_goes_where_the_audit_would_cut_it(tmp, store):
+    for stream in ["graves", "graves:audit"]:
+        store.client.xadd("graves", {"original_id": "1-0", "original_stream": stream,
+                                     "original_group": "g", "reason": "x", "f": "v"})
+        for how in [[], ["--in-place"], ["--dry-run"]]:
+            done = dead(store, "replay", "--dead-letter", "graves", *how, code=1)
+            check("--to names another" in done.err, done.err)
+        equal((store.client.xlen("graves"), store.client.xlen("graves:audit")), (1, 0))
+        dead(store, "replay", "--dead-letter", "graves", "--to", "q", "--audit", "log")
+    equal(store.client.xlen("q"), 2)
 
 
 @test
