@@ -236,6 +236,25 @@ take_info(struct sweep_discovery *discovery, const struct request *info, struct 
     return rc;
 }
 
+/* A stream that alone is the matter: told once, for as long as there is any. */
+static void pass_by(struct sweep_discovery *discovery, const struct request *request)
+{
+    struct impel_error err;
+    bool told = discovery->refused > 0 && discovery->refused + 1 >= discovery->round;
+
+    for (size_t i = 0; i < discovery->list->count; i++) {
+        struct swept *swept = discovery->list->items[i];
+        if (bytes_equal(swept->sweep.stream, request->stream)) {
+            swept->round = discovery->round;
+        }
+    }
+    session_failure(request, &err);
+    tell(discovery, "store-error", told ? IMPEL_DEBUG : IMPEL_ERROR,
+         "the stream could not be asked for its groups",
+         &(struct impel_event){.stream = request->stream, .error = bytes_of(err.text)});
+    discovery->refused = discovery->round;
+}
+
 static int take_answer(struct sweep_discovery *discovery,
                        const struct request *request,
                        struct impel_error *err)
@@ -252,6 +271,11 @@ static int take_answer(struct sweep_discovery *discovery,
     sweep_choices_want(discovery->choices, request->stream, &given);
     if (request->status == IMPEL_ERR_WRONG_TYPE && !(given && discovery->strict)) {
         return IMPEL_OK; /* no stream, or not any more */
+    }
+    if (!discovery->strict &&
+        (request->status == IMPEL_ERR_AUTH || request->status == IMPEL_ERR_CORRUPT)) {
+        pass_by(discovery, request);
+        return IMPEL_OK;
     }
     session_failure(request, err);
     return request->status;

@@ -316,9 +316,23 @@ static int run_row(struct client *client, struct row *row, struct impel_bytes *a
     return 1;
 }
 
+/* A browser can be made to send any body to any port, behind words of its own. It comes no further
+ * than these. */
+static bool is_http(struct impel_bytes word)
+{
+    return bytes_equal_nocase(word, "post") || bytes_equal_nocase(word, "host:");
+}
+
 int dispatch(struct client *client, struct impel_bytes *args, size_t arg_count)
 {
     struct server *server = client->server;
+
+    if (is_http(args[0])) {
+        server_log(server, 2, "client %llu at %s speaks HTTP and is cut",
+                   (unsigned long long)client->id, client->address);
+        client_close_after(client);
+        return 1;
+    }
     size_t out_start = client->out.size;
     struct row *row = row_for(server, args, arg_count, &client->out);
     int rc = 1;

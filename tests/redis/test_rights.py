@@ -2,7 +2,7 @@
 one is told so."""
 import re
 
-from impeltest import SOURCE, check, contains, equal, impel, main, test
+from impeltest import SOURCE, check, contains, equal, impel, impel_argv, main, start, test, wait_for
 from redishelp import Server
 
 RULES = {name: words.split() for name, words in re.findall(
@@ -31,8 +31,11 @@ class Scene:
         r.xadd("orders:dead", {"n": "1", "original_id": "1-0", "original_stream": "orders", "original_group": "g",
                                "reason": "rejected"})
 
+    def store(self):
+        return "unix://some:secret@%s?connect_timeout=300ms" % self.server.socket
+
     def impel(self, *args):
-        return impel(*args, store="unix://some:secret@%s?connect_timeout=300ms" % self.server.socket)
+        return impel(*args, store=self.store())
 
 
 def worker(scene):
@@ -50,6 +53,23 @@ def oncall(scene):
     dead = ["dead", "replay", "--stream", "orders"]
     return [scene.impel("status"), scene.impel(*dead, "--in-place"), scene.impel("trim", "--stream", "orders"),
             scene.impel("explain", "--stream", "orders", "--group", "g", "2-0")]
+
+
+@test
+def a_stream_out_of_reach_keeps_no_sweep_from_the_others(tmp):
+    scene = Scene(tmp)
+    scene.begin([*RULES["sweep"], "+scan", "+type", "~ours:*", "~impel:{ours:*"])
+    for n in range(20):
+        for stream in ["ours:%d" % n, "theirs:%d" % n]:
+            scene.client.xadd(stream, {"n": n})
+            scene.client.xgroup_create(stream, "g", "0")
+            scene.client.xreadgroup("g", "gone", {stream: ">"})
+    daemon = start(impel_argv("sweep", "--stream", "*", "--group", "*", *POLICY, "--park", "--interval", "50ms",
+                              store=scene.store()), tmp)
+    wait_for(lambda: all(scene.client.exists("ours:%d:dead" % n) for n in range(20)), what="all that may be swept")
+    wait_for(lambda: "theirs:" in daemon.err(), what="a word of the others")
+    equal(daemon.stop().code, 0)
+    equal(daemon.err().count("NOPERM"), 1)
 
 
 ROLES = {"worker": worker, "sweep": sweep, "oncall": oncall}

@@ -92,6 +92,17 @@ def protocol_errors_close(tmp):
 
 
 @test
+def what_a_web_page_sends_is_not_carried_out(tmp):
+    served = Served(tmp)
+    head = b"Host: 127.0.0.1\r\nContent-Type: text/plain\r\nContent-Length: 18\r\n\r\n"
+    for first in [b"POST / HTTP/1.1\r\n", b"PUT / HTTP/1.1\r\n", b"post / HTTP/1.1\r\n", b""]:
+        raw = Raw(served)
+        raw.socket.sendall(first + head + b"XADD pwned * a b\r\n")
+        check(b"-0\r\n" not in raw.read(1 << 20), first)
+    equal(served.client().exists("pwned"), 0)
+
+
+@test
 def resp3_has_maps_and_nulls(tmp):
     raw = Raw(Served(tmp))
     check(raw.ask(b"HELLO 3\r\n", 4).startswith(b"%7\r\n"))
