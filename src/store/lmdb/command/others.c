@@ -81,14 +81,15 @@ static bool blpop_timeout(struct call *call, int64_t *timeout_ms)
         (errno == ERANGE && (isinf(seconds) || seconds == 0))) {
         return call_error(call, "ERR timeout is not a float or out of range");
     }
-    long double ms = ceill(seconds * 1000);
-    if (ms < 0) {
+    long double ms = seconds * 1000;
+    if (ms <= -1) { /* what is rounded up to 0 is not */
         return call_error(call, "ERR timeout is negative");
     }
     if (ms > (long double)(INT64_MAX - lmdb_now_ms(call->txn))) {
         return call_error(call, "ERR timeout is out of range");
     }
     *timeout_ms = (int64_t)ms;
+    *timeout_ms += (long double)*timeout_ms < ms ? 1 : 0; /* up; without libm's ceill() */
     return true;
 }
 
