@@ -43,7 +43,8 @@ void console_name(const char *command)
     command_name = command;
 }
 
-static void talk(enum console_style style, const char *format, va_list args)
+__attribute__((format(printf, 2, 0))) static void
+talk(enum console_style style, const char *format, va_list args)
 {
     fflush(stdout);
     fprintf(stderr, "%simpel%s%s:%s ", console_style(2, style), *command_name == '\0' ? "" : " ",

@@ -109,13 +109,35 @@ def wait_for(predicate, deadline_s=DEADLINE_S, what="", pause_s=0.02):
 
 def _guard(fd):
     """Kills the groups of what the test has started and not reaped, once the test has ended in any way."""
-    started = set()
+    started = {}
     with os.fdopen(fd, encoding="ascii") as lines:
         for line in lines:
-            (started.add if line[0] == "+" else started.discard)(int(line[1:]))
-    for group in started:
+            pid, since = line[1:].split()
+            if line[0] == "+":
+                started[int(pid)] = since
+            else:
+                started.pop(int(pid), None)
+    for pid, since in started.items():
+        _signal_group(pid, since, signal.SIGKILL)
+
+
+NOBODY = "-"
+
+
+def _since(pid):
+    """When a process was started, as the kernel counts."""
+    try:
+        with open("/proc/%d/stat" % pid, encoding="ascii", errors="replace") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[19]
+    except OSError:
+        return NOBODY
+
+
+def _signal_group(pid, since, number):
+    """To the group of a program that may be long over: its number may be somebody else's by now."""
+    if _since(pid) in (since, NOBODY):
         try:
-            os.killpg(group, signal.SIGKILL)
+            os.killpg(pid, number)
         except ProcessLookupError:
             pass
 
@@ -137,15 +159,16 @@ def _start_guard():
 _guard_fd = _start_guard()
 
 
-def _note(sign, pid):
-    os.write(_guard_fd, b"%s%d\n" % (sign, pid))
+def _note(sign, pid, since=NOBODY):
+    os.write(_guard_fd, b"%s%d %s\n" % (sign, pid, since.encode()))
 
 
 def _popen(argv, env, **options):
     """Starts a program as the head of a group of its own."""
     popen = subprocess.Popen([str(a) for a in argv], process_group=0,
                              env=None if env is None else dict(os.environ, **env), **options)
-    _note(b"+", popen.pid)
+    popen.since = _since(popen.pid)
+    _note(b"+", popen.pid, popen.since)
     return popen
 
 
@@ -176,10 +199,7 @@ class Process:
         self.popen.send_signal(number)
 
     def signal_group(self, number):
-        try:
-            os.killpg(self.pid, number)
-        except ProcessLookupError:
-            pass
+        _signal_group(self.pid, self.popen.since, number)
 
     def wait(self, deadline_s=DEADLINE_S):
         """Waits for the end and returns a Done; a program that does not end fails the test."""

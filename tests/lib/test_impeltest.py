@@ -56,6 +56,17 @@ def children_of_a_killed_program_die_too(tmp):
 
 
 @test
+def who_got_a_dead_programs_number_is_left_alone(tmp):
+    process = start(["sleep", "1000"], tmp)
+    since, process.popen.since = process.popen.since, "1"
+    process.signal_group(signal.SIGKILL)
+    check(process.running(), "it was started later than that")
+    process.popen.since = since
+    process.signal_group(signal.SIGKILL)
+    equal(process.wait().code, -signal.SIGKILL)
+
+
+@test
 def nothing_outlives_a_killed_test(tmp):
     program = tmp / "program.py"
     program.write_text("import pathlib, impeltest\n"

@@ -135,12 +135,13 @@ class Load:
 def rounds(tmp, params, count, disturb=None):
     print("# seed %d" % SEED)
     dice = random.Random(SEED)
-    server, load = Server(tmp, params), Load()
+    server, load, seen = Server(tmp, params), Load(), 0
     server.client().xgroup_create("s", "g", "0", mkstream=True)
     for number in range(count):
         if number % 10 == 9:  # or it would spend its time on reading what there is
             server.client().flushall()
             server.client().xgroup_create("s", "g", "0", mkstream=True)
+            seen += len(load.seen)
             load = Load()
         target = load.total() + dice.randrange(1, 1500)
         load.begin(server.port)
@@ -153,7 +154,7 @@ def rounds(tmp, params, count, disturb=None):
         load.verify(server.client())
     equal(server.process.stop().code, 0)
     server.check()
-    check(load.seen, "the reader read nothing")
+    check(seen + len(load.seen) > 0, "the reader read nothing")
 
 
 @test
