@@ -365,6 +365,9 @@ def a_wait_for_a_list_ends_in_time_or_by_others(tmp):
     equal(pipe.lpush("q", "a", "b").blpop("q").blpop("nothing").execute(), [2, ("q", "b"), None])
     equal(waiter.result(), ["q", "a"])
     equal(r.exists("q"), 0)
+    waiter, = waiting(served, "BLPOP copy 0")
+    do(r, "LPUSH q c", "COPY q copy")
+    equal(waiter.result(), ["copy", "c"])
 
 
 main()

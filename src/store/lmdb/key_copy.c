@@ -163,6 +163,7 @@ int lmdb_key_copy(struct lmdb_txn *txn, struct impel_bytes from, struct impel_by
         rc = rc < 0 ? rc : stream_copy(txn, stream, to);
     } else if (rc >= 0 && disk.kind != LMDB_KEY_STRING) {
         rc = collection_copy(txn, &disk, to);
+        lmdb_signal(txn);
     } else if (rc >= 0) {
         rc = lmdb_string_get(txn, from, &value);
         if (rc >= 0 && !arena_copy(&txn->arena, value, &copy)) {
