@@ -222,7 +222,7 @@ int sweep_list_add_given(struct sweep_list *list,
         for (size_t j = 0; j < options->streams.count; j++) {
             struct impel_bytes stream = bytes_of(options->streams.texts[j]);
             struct impel_bytes group = bytes_of(options->group);
-            struct swept *swept;
+            struct swept *swept = NULL;
             if (glob_is_pattern(stream) || sweep_choice_asks(&choices->items[i], stream) ||
                 sweep_list_find(list, stream, group) != NULL) {
                 continue;
@@ -232,6 +232,7 @@ int sweep_list_add_given(struct sweep_list *list,
             if (rc < 0) {
                 return rc;
             }
+            ASSERT(swept != NULL);
             swept->found = false;
         }
     }

@@ -103,10 +103,12 @@ static int make_runtime(const struct impel_store *store,
     size_t count = options->stream != NULL ? 1 : options->stream_count;
     struct impel_bytes *streams = calloc(count, sizeof *streams);
     struct impel_bytes *dead_letters = calloc(count, sizeof *dead_letters);
-    int rc = streams != NULL && dead_letters != NULL
-                 ? take_numbers(options, &runtime, err)
-                 : error_set(err, IMPEL_ERR_NOMEM, "no memory for a worker");
+    int rc = take_numbers(options, &runtime, err);
     if (rc < 0) {
+        goto done;
+    }
+    if (streams == NULL || dead_letters == NULL) {
+        rc = error_set(err, IMPEL_ERR_NOMEM, "no memory for a worker");
         goto done;
     }
     for (size_t i = 0; i < count; i++) {

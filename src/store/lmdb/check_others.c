@@ -74,7 +74,8 @@ static void check_member(struct checking *checking, MDB_val key, MDB_val value)
     if (set != NULL) {
         key_of_name(&want, 'S', set->number, (struct impel_bytes){value.mv_data, value.mv_size});
     }
-    if (want.size != key.mv_size || memcmp(want.data, key.mv_data, key.mv_size) != 0) {
+    if (set == NULL || want.size != key.mv_size ||
+        memcmp(want.data, key.mv_data, key.mv_size) != 0) {
         check_problem(checking, "a member of a set that is not there, or under another name");
         return;
     }
