@@ -288,6 +288,22 @@ TEST(quick_a_stopped_holder_is_named)
     munmap(shared, sizeof(*shared));
 }
 
+/* As a terminal does it; a process that stops holds no lock. */
+static void stop_and_continue(pid_t pid, const struct side *side)
+{
+    int64_t deadline = help_now_ms() + 20000;
+    int status = 0;
+
+    CHECK(kill(pid, SIGTSTP) == 0);
+    while (waitpid(pid, &status, WUNTRACED | WNOHANG) == 0) {
+        CHECK(help_now_ms() < deadline);
+        await_clock_us(200);
+    }
+    CHECK(WIFSTOPPED(status));
+    CHECK(atomic_load(&side->header->holder) == 0);
+    CHECK(kill(pid, SIGCONT) == 0);
+}
+
 /* Ctrl-Z for a process that is in a transaction most of the time: it stops, but outside. */
 TEST(quick_a_terminals_stop_waits_for_the_end_of_the_transaction)
 {
@@ -308,17 +324,8 @@ TEST(quick_a_terminals_stop_waits_for_the_end_of_the_transaction)
     struct store *store = help_open(url);
     const struct side *side = &((struct handle *)store)->file->side;
     for (int round = 0; round < 30; round++) {
-        int status = 0;
         await_clock_us((int64_t)(random_next(&seed) % 2000));
-        CHECK(kill(pid, SIGTSTP) == 0);
-        for (int64_t deadline = help_now_ms() + 20000;
-             waitpid(pid, &status, WUNTRACED | WNOHANG) == 0;) {
-            CHECK(help_now_ms() < deadline);
-            await_clock_us(200);
-        }
-        CHECK(WIFSTOPPED(status));
-        CHECK(atomic_load(&side->header->holder) == 0);
-        CHECK(kill(pid, SIGCONT) == 0);
+        stop_and_continue(pid, side);
     }
     store_close(store);
     kill_and_reap(pid);

@@ -161,9 +161,8 @@ TEST(a_random_entry_is_judged_the_same_in_both)
         CHECK(walk->claim_from.state == state);
         CHECK_U64(walk->claim_from.due, verdict == VERDICT_CLAIM);
         CHECK_U64(walk->claim_from.not_due, verdict == VERDICT_WAIT);
-        if (verdict == VERDICT_WAIT) {
-            CHECK(walk->claim_from.wait_ms >= least_ms && walk->claim_from.wait_ms <= most_ms);
-        }
+        CHECK(verdict != VERDICT_WAIT ||
+              (walk->claim_from.wait_ms >= least_ms && walk->claim_from.wait_ms <= most_ms));
         due += verdict == VERDICT_CLAIM;
         waiting += verdict == VERDICT_WAIT;
         exhausted += verdict == VERDICT_PARK;

@@ -46,38 +46,44 @@ static void ask(struct asked *asked, const char *text, size_t size, size_t piece
     }
 }
 
+/* A random command: hiredis writes it as we do, and we read it. */
+static void check_one_command(void)
+{
+    const char *argv[8];
+    size_t sizes[8];
+    struct impel_bytes args[8];
+    int argc = 1 + (int)draw(8);
+    char bytes[8][300];
+    char *theirs = NULL;
+    struct asked asked;
+    struct buf buf;
+
+    for (int i = 0; i < argc; i++) {
+        sizes[i] = draw(3) == 0 ? draw(300) : draw(8);
+        for (size_t b = 0; b < sizes[i]; b++) {
+            bytes[i][b] = (char)draw(256);
+        }
+        argv[i] = bytes[i];
+        args[i] = (struct impel_bytes){bytes[i], sizes[i]};
+    }
+    int size = redisFormatCommandArgv(&theirs, argc, argv, sizes);
+    buf_init(&buf, 100000);
+    resp_put_command(&buf, args, (size_t)argc);
+    CHECK(bytes_equal(buf_bytes(&buf), (struct impel_bytes){theirs, (size_t)size}));
+    ask(&asked, theirs, (size_t)size, 1 + draw(30), false);
+    CHECK(asked.rc == 1 && asked.size == (size_t)size && asked.count == (size_t)argc);
+    for (int i = 0; i < argc; i++) {
+        CHECK(bytes_equal(asked.args[i], args[i]));
+    }
+    arena_release(&asked.arena);
+    buf_release(&buf);
+    redisFreeCommand(theirs);
+}
+
 TEST(what_hiredis_writes_is_read_and_what_we_write_is_the_same)
 {
     for (int round = 0; round < 1000; round++) {
-        const char *argv[8];
-        size_t sizes[8];
-        struct impel_bytes args[8];
-        int argc = 1 + (int)draw(8);
-        char bytes[8][300];
-        char *theirs = NULL;
-        struct asked asked;
-        struct buf buf;
-
-        for (int i = 0; i < argc; i++) {
-            sizes[i] = draw(3) == 0 ? draw(300) : draw(8);
-            for (size_t b = 0; b < sizes[i]; b++) {
-                bytes[i][b] = (char)draw(256);
-            }
-            argv[i] = bytes[i];
-            args[i] = (struct impel_bytes){bytes[i], sizes[i]};
-        }
-        int size = redisFormatCommandArgv(&theirs, argc, argv, sizes);
-        buf_init(&buf, 100000);
-        resp_put_command(&buf, args, (size_t)argc);
-        CHECK(bytes_equal(buf_bytes(&buf), (struct impel_bytes){theirs, (size_t)size}));
-        ask(&asked, theirs, (size_t)size, 1 + draw(30), false);
-        CHECK(asked.rc == 1 && asked.size == (size_t)size && asked.count == (size_t)argc);
-        for (int i = 0; i < argc; i++) {
-            CHECK(bytes_equal(asked.args[i], args[i]));
-        }
-        arena_release(&asked.arena);
-        buf_release(&buf);
-        redisFreeCommand(theirs);
+        check_one_command();
     }
 }
 
@@ -139,11 +145,27 @@ TEST(nothing_is_nothing)
     }
 }
 
+enum { INLINE_ARGS_MAX = 4 }; /* of the lines below; fewer end with a NULL */
+
+static void check_split(const char *line, const char *const args[INLINE_ARGS_MAX])
+{
+    struct asked asked;
+    size_t n = 0;
+
+    ask(&asked, line, strlen(line), 1, false);
+    CHECK(asked.rc == 1);
+    for (; n < INLINE_ARGS_MAX && args[n] != NULL; n++) {
+        CHECK(n < asked.count && bytes_equal(asked.args[n], bytes_of(args[n])));
+    }
+    CHECK_U64(asked.count, n);
+    arena_release(&asked.arena);
+}
+
 TEST(inline_lines_are_split_as_redis_splits_them)
 {
     static const struct {
         const char *line;
-        const char *args[4];
+        const char *args[INLINE_ARGS_MAX];
     } cases[] = {
         {"PING\n", {"PING"}},
         {"  set\ta  b \r\n", {"set", "a", "b"}},
@@ -154,15 +176,7 @@ TEST(inline_lines_are_split_as_redis_splits_them)
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-        struct asked asked;
-        size_t n = 0;
-        ask(&asked, cases[i].line, strlen(cases[i].line), 1, false);
-        CHECK(asked.rc == 1);
-        for (; n < 4 && cases[i].args[n] != NULL; n++) {
-            CHECK(n < asked.count && bytes_equal(asked.args[n], bytes_of(cases[i].args[n])));
-        }
-        CHECK_U64(asked.count, n);
-        arena_release(&asked.arena);
+        check_split(cases[i].line, cases[i].args);
     }
 }
 

@@ -416,9 +416,10 @@ TEST(an_entry_that_kills_workers_takes_no_neighbour_along)
         pass(100);
         CHECK(sim.now_ms < 300000);
         if (!node_alive(node)) {
-            CHECK(++lives <= 5);
+            lives++;
             node = up(NULL, 4, 8);
         }
+        CHECK(lives <= 5);
     }
     CHECK(lives == 5);
     CHECK(killer->starts == 5);

@@ -170,6 +170,17 @@ TEST(items_are_judged_one_by_one)
 
 /* ---- retry and adopt ---- */
 
+static void check_given_again(const struct request_item *item, const char *owner)
+{
+    CHECK(item->result == ITEM_DONE);
+    CHECK(item->entry != NULL);
+    CHECK(id_equal(item->entry->id, item->id));
+    CHECK(same(item->entry->fields[0].value, "v"));
+    const struct pending_row *row = row_of(item->id);
+    CHECK(row->deliveries == 2);
+    CHECK(same(row->owner, owner));
+}
+
 TEST(retry_and_adopt_count_a_delivery_and_give_the_entry)
 {
     static const enum request_kind kinds[] = {REQUEST_RETRY, REQUEST_ADOPT};
@@ -179,14 +190,7 @@ TEST(retry_and_adopt_count_a_delivery_and_give_the_entry)
         struct request *request = items(kinds[i], worker("w", 1), 2, 1);
         CHECK(run(request) == IMPEL_OK);
         for (size_t k = 0; k < 2; k++) {
-            const struct request_item *item = &request->items.items[k];
-            CHECK(item->result == ITEM_DONE);
-            CHECK(item->entry != NULL);
-            CHECK(id_equal(item->entry->id, item->id));
-            CHECK(same(item->entry->fields[0].value, "v"));
-            const struct pending_row *row = row_of(item->id);
-            CHECK(row->deliveries == 2);
-            CHECK(same(row->owner, "w"));
+            check_given_again(&request->items.items[k], "w");
         }
     }
 }
