@@ -159,12 +159,12 @@ TEST(a_folder_that_cannot_be_written)
 static unsigned long pretended_magic; /* 0: as it is */
 
 /* In the place of the C library's, as no network filesystem can be had here. */
-int statfs(const char *path, struct statfs *out)
+int statfs(const char *file, struct statfs *buf)
 {
-    int rc = (int)syscall(SYS_statfs, path, out);
+    int rc = (int)syscall(SYS_statfs, file, buf);
 
     if (rc == 0 && pretended_magic != 0) {
-        out->f_type = (__fsword_t)pretended_magic;
+        buf->f_type = (__fsword_t)pretended_magic;
     }
     return rc;
 }

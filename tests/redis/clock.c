@@ -27,37 +27,38 @@ __attribute__((constructor)) static void find_offset(void)
     }
 }
 
-int clock_gettime(clockid_t clock, struct timespec *now)
+/* The parameters below have the names of the C library's headers. */
+int clock_gettime(clockid_t clock_id, struct timespec *tp)
 {
-    int rc = (int)syscall(SYS_clock_gettime, clock, now);
+    int rc = (int)syscall(SYS_clock_gettime, clock_id, tp);
 
     if (rc == 0 && offset_s != NULL &&
-        (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
-        now->tv_sec += *offset_s;
+        (clock_id == CLOCK_REALTIME || clock_id == CLOCK_REALTIME_COARSE)) {
+        tp->tv_sec += *offset_s;
     }
     return rc;
 }
 
-int gettimeofday(struct timeval *restrict now, void *restrict zone)
+int gettimeofday(struct timeval *restrict tv, void *restrict tz)
 {
     struct timespec precise;
 
-    (void)zone;
+    (void)tz;
     if (clock_gettime(CLOCK_REALTIME, &precise) != 0) {
         return -1;
     }
-    now->tv_sec = precise.tv_sec;
-    now->tv_usec = precise.tv_nsec / 1000;
+    tv->tv_sec = precise.tv_sec;
+    tv->tv_usec = precise.tv_nsec / 1000;
     return 0;
 }
 
-time_t time(time_t *out)
+time_t time(time_t *timer)
 {
     struct timespec now;
 
     (void)clock_gettime(CLOCK_REALTIME, &now);
-    if (out != NULL) {
-        *out = now.tv_sec;
+    if (timer != NULL) {
+        *timer = now.tv_sec;
     }
     return now.tv_sec;
 }

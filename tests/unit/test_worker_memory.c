@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+/* The linker's names, not ours. NOLINTBEGIN(readability-identifier-naming) */
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
 void *__real_realloc(void *old, size_t size);
@@ -35,6 +36,8 @@ void *__wrap_realloc(void *old, size_t size)
 {
     return fails() ? NULL : __real_realloc(old, size);
 }
+
+/* NOLINTEND(readability-identifier-naming) */
 
 static void list_stray(struct request *pending, uint64_t ms)
 {
