@@ -104,7 +104,7 @@ static void make_value(struct arena *arena, unsigned depth, struct value *out)
     out->bytes.size = draw(4) == 0 ? draw(3000) : draw(20);
     out->bytes.data = bytes = arena_alloc(arena, out->bytes.size + 1);
     for (size_t i = 0; i < out->bytes.size; i++) {
-        bytes[i] = out->kind == VALUE_BULK ? (char)draw(256) : (char)(' ' + draw(90));
+        bytes[i] = (char)(out->kind == VALUE_BULK ? draw(256) : ' ' + draw(90));
     }
 }
 
@@ -251,7 +251,8 @@ TEST(every_size_has_its_limit)
 {
     struct resp_limits limits = {.bulk_max = 10, .items_max = 4, .total_max = 30};
     struct resp_scan scan;
-    char deep[RESP_DEPTH_MAX * 4 + 8] = "";
+    char deep[RESP_DEPTH_MAX * 4 + 8];
+    const size_t deepest = sizeof(deep) - 8;
     size_t size;
     static const char *const over[] = {"$11\r\n", "*5\r\n", "%3\r\n",
                                        "*3\r\n$10\r\n0123456789\r\n$9\r\n", "$536870913\r\n"};
@@ -260,12 +261,11 @@ TEST(every_size_has_its_limit)
         resp_scan_init(&scan, &limits);
         CHECK(resp_scan_reply(&scan, bytes_of(over[i]), &size, NULL) == IMPEL_ERR_LIMIT);
     }
-    for (int i = 0; i <= RESP_DEPTH_MAX; i++) {
-        strcat(deep, "*1\r\n");
+    for (size_t at = 0; at <= deepest; at += 4) {
+        (void)snprintf(deep + at, sizeof(deep) - at, "*1\r\n");
     }
     CHECK(status_of(deep) == IMPEL_ERR_LIMIT);
-    deep[RESP_DEPTH_MAX * 4] = '\0';
-    strcat(deep, ":1\r\n");
+    (void)snprintf(deep + deepest, sizeof(deep) - deepest, ":1\r\n");
     CHECK(status_of(deep) == 1);
     char *line = malloc(RESP_LINE_MAX + 1);
     memset(line, '+', RESP_LINE_MAX + 1);

@@ -81,7 +81,8 @@ TEST(silence_counts_only_while_beats_are_taken)
     suite_begin();
     group_make("s", "g");
     beat("s", "g", mortal("w", 1));
-    suite_pause(3 * DEAD_AFTER_MS); /* nobody beats: a store that stood still looks the same */
+    /* Nobody beats: a store that stood still looks the same. */
+    suite_pause((int64_t)3 * DEAD_AFTER_MS);
     int64_t since_ms = suite_now_ms();
     while (suite_now_ms() - since_ms < 1) {
         suite_pause(1);

@@ -212,7 +212,7 @@ TEST(who_slept_through_a_timeout_gives_the_handler_the_rest_of_it)
     options.timeout_ms = 60000;
     run_one(5, &options);
     pass(50000);
-    hand.now_ms += 3600 * 1000; /* no tick in between: the handler slept too */
+    hand.now_ms += (int64_t)3600 * 1000; /* no tick in between: the handler slept too */
     pass(9000);
     CHECK(hand.events[EVENT_TIMED_OUT] == 0 && hand.cancelled_count == 0);
     pass(1001);
