@@ -148,7 +148,7 @@ def files_and_standard_input_work_alike(tmp):
 @test
 def lines_of_a_slow_writer_are_not_kept_waiting(tmp):
     import os
-    impel_ok("add", "--stream", "other", "a=1", store=tmp / "db")  # so that there is a store to read
+    impel_ok("call", "XGROUP", "CREATE", "s", "g", "$", "MKSTREAM", store=tmp / "db")  # there is a stream to read
     reader, writer = os.pipe()
     process = start([IMPEL, "add", "--store", "lmdb:%s" % (tmp / "db"), "--stream", "s", "--jsonl"],
                     tmp, stdin=reader)

@@ -190,7 +190,7 @@ TEST(large_records_keep_their_place)
         struct impel_field *fields = arena_calloc(&request->arena, count, sizeof(*fields));
         CHECK(fields != NULL);
         for (size_t j = 0; j < count; j++) {
-            fields[j] = (struct impel_field){span("n"), {"01234" + i, 1}};
+            fields[j] = (struct impel_field){span("n"), {&"01234"[i], 1}};
         }
         request->add.id = id_of(i + 1, 0);
         request->add.length_max = -1;
