@@ -126,7 +126,7 @@ def unknown_and_wrong_commands_are_told_as_redis_does(tmp):
     equal(error_of(r.execute_command, "XGROUP", "CREATE", "s"),
           "wrong number of arguments for 'xgroup|create' command")
     stats = r.info("errorstats")
-    equal(stats["errorstat_ERR"], "count=4")
+    check(stats["errorstat_ERR"] in ("count=4", {"count": 4}), stats)  # redis-py 5 takes it apart
     equal(r.info("stats")["total_error_replies"], 4)
     equal(r.info("commandstats")["cmdstat_xadd"]["rejected_calls"], 1)
 
@@ -233,7 +233,8 @@ def a_full_store_refuses_adds_and_nothing_else(tmp):
         refused = [g for g in got[0::2] if isinstance(g, Exception)]
         added += 50 - len(refused)
         full = refused[0] if refused else None
-    check(str(full).startswith("OOM "), full)
+    # redis-py 5 makes the code a class.
+    check(str(full).startswith("OOM ") or type(full).__name__ == "OutOfMemoryError", full)
     contains(str(full), "full")
     equal(r.xlen("s"), added)
     ids = [i for i, _ in r.xreadgroup("g", "c", {"s": ">"}, count=100)[0][1]]
