@@ -195,15 +195,10 @@ static void fail_unsettled(struct sim *sim)
 
 void world_finish(struct sim *sim)
 {
-    size_t living = 0;
-
     if (sim->failed) {
         return;
     }
     faults_end(sim);
-    for (size_t i = 0; i < sim->node_count; i++) {
-        living += node_alive(sim->nodes[i]) && sim->nodes[i]->stops == 0;
-    }
     /* Fresh ones even where some live: those may be waiting for a name that they do not get. */
     sim->node_count -=
         sim->node_count == SIM_NODES_MAX && !node_alive(sim->nodes[SIM_NODES_MAX - 1]);
