@@ -57,6 +57,8 @@ WAKES_EMPTY = IS_BEFORE_7_2
 
 # What ends a transaction as a failed one where others only refuse it and go on.
 ABORTS_IN_MULTI = {b"MULTI", b"WATCH"} if HERE.kind == "valkey" else set()
+# What has no reply at all in that of EXEC, so that the client waits for it for ever.
+SILENT_IN_MULTI = set() if HERE.kind == "valkey" or IS_BEFORE_8 else {b"AUTH"}
 
 # Pairs of XINFO that some do not have; and those that count by older rules as soon as entries were deleted
 # or counters set by hand.
