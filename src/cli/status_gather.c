@@ -281,8 +281,6 @@ gather_group(const struct gatherer *gatherer, struct status_group *group, struct
         rc = facts_seen_ms(gatherer->store, stream, group->name, &group->seen_ms, gatherer->err);
     }
     group->lost = group->lost_pending + group->lost_unread;
-    struct policy policy = options_policy(gatherer->options);
-    status_judge(group, stream, &policy);
     return rc;
 }
 
@@ -331,6 +329,54 @@ static int take_groups(const struct gatherer *gatherer,
     return rc;
 }
 
+static int
+count_again(const struct gatherer *gatherer, struct status_group *group, const struct request *info)
+{
+    struct group_lag lag = {.entries = group->lag, .exact = group->lag_exact};
+    int rc = IMPEL_OK;
+
+    for (size_t i = 0; i < info->info.group_count; i++) {
+        const struct info_group *now = &info->info.groups[i];
+        if (bytes_equal(now->name, group->name)) {
+            rc = facts_lag(gatherer->store, info, now, gatherer->count_max, &lag, gatherer->err);
+        }
+    }
+    group->lag = rc < 0 ? -1 : lag.entries;
+    group->lag_exact = rc >= 0 && lag.exact;
+    return rc;
+}
+
+/* A worker may have read everything and left between the look at the stream and the one for workers:
+ * what nobody reads is counted after nobody was found. */
+static int look_again(const struct gatherer *gatherer, struct status_stream *stream)
+{
+    struct request *info = NULL;
+    int rc = IMPEL_OK;
+
+    for (size_t i = 0; rc >= 0 && i < stream->group_count; i++) {
+        struct status_group *group = &stream->groups[i];
+        if (group->lag <= 0 || group->live_count > 0) {
+            continue;
+        }
+        if (info == NULL) {
+            info = session_request(REQUEST_INFO, stream->name, (struct impel_bytes){0});
+            rc = session_ask(gatherer->store, info, gatherer->err);
+        }
+        rc = rc < 0 ? rc : count_again(gatherer, group, info);
+    }
+    request_free(info);
+    return rc;
+}
+
+static void judge_groups(const struct gatherer *gatherer, struct status_stream *stream)
+{
+    struct policy policy = options_policy(gatherer->options);
+
+    for (size_t i = 0; i < stream->group_count; i++) {
+        status_judge(&stream->groups[i], stream->name, &policy);
+    }
+}
+
 /* 1 = it exists, 0 = it does not. */
 static int gather_stream(const struct gatherer *gatherer, struct status_stream *stream)
 {
@@ -345,6 +391,8 @@ static int gather_stream(const struct gatherer *gatherer, struct status_stream *
         rc = take_groups(gatherer, stream, info);
     }
     request_free(info);
+    rc = rc < 0 ? rc : look_again(gatherer, stream);
+    judge_groups(gatherer, stream);
     return rc < 0 ? rc : exists;
 }
 

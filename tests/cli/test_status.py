@@ -6,7 +6,7 @@ import signal
 from impeltest import (check, contains, equal, impel, impel_argv, impel_ok, main, start, test,
                        wait_for)
 import everystore
-from everystore import add, every_store, read
+from everystore import add, every_store, read, while_work_ends, wire_stores
 
 GROUP_KEYS = ["group", "lag", "pending", "oldest_idle_ms", "abandoned", "not_due", "parked", "lost",
               "health", "reason", "workers"]
@@ -102,6 +102,11 @@ def a_killed_worker_with_nobody_left_is_unknown(tmp):
                      what="nobody to be known alive")[0]
     equal(group["workers"][0]["alive"], None)
     contains(group["reason"], "nobody beats")
+
+
+@wire_stores
+def who_ends_its_work_and_leaves_while_status_looks_leaves_nothing_unread(_, store):
+    while_work_ends(store, lambda url: check_group(url, (), {"health": "ok"}, ""))
 
 
 @test

@@ -5,7 +5,8 @@ import json
 
 from impeltest import (check, contains, equal, impel, impel_argv, impel_ok, main, start, test,
                        wait_for)
-from everystore import add, add_many, call, every_store, ids, read
+from everystore import (add, add_many, call, every_store, ids, read, while_work_ends,
+                        wire_stores)
 
 
 def trim(store, *args, code=0):
@@ -147,6 +148,11 @@ def nothing_is_lost_to_a_trim_beside_a_worker(tmp, store):
     equal(removed + trim(store)["removed"], 120)
     equal(sorted(map(int, seen.read_text().split())), list(range(120)))
     check(trims > 1, "the worker was done before the first trim")
+
+
+@wire_stores
+def who_ends_its_work_and_leaves_while_trim_looks_has_not_stalled(_, store):
+    while_work_ends(store, trim)
 
 
 @every_store

@@ -3,6 +3,9 @@
 Scenes are set by a Redis client, which on the embedded store speaks to an `impel serve` beside it:
 that costs no process for each command. Where $IMPEL_TEST_SERVER names a server, only that is asked."""
 import json
+import select
+import socket
+import threading
 
 import redis
 
@@ -61,6 +64,59 @@ def both_stores(function):
     return _on(function, ("lmdb", "redis"))
 
 
+def wire_stores(function):
+    """The same for what is spoken to over a socket."""
+    return _on(function, ("redis", "serve"))
+
+
+class Between:
+    """A way to a store for one program. `act` is called once, when `moment` pieces of what the
+    program says have passed, before the next one does."""
+
+    def __init__(self, store, moment, act):
+        self.at, self.left, self.act = store.client, moment, act
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = "redis://127.0.0.1:%d" % self.listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                program, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._relay, args=(program,), daemon=True).start()
+
+    def _upstream(self):
+        at = self.at.connection_pool.connection_kwargs
+        if "path" in at:
+            server = socket.socket(socket.AF_UNIX)
+            server.connect(at["path"])
+            return server
+        return socket.create_connection((at["host"], at["port"]))
+
+    def _relay(self, program):
+        with program, self._upstream() as server:
+            while True:
+                for ready in select.select([program, server], [], [])[0]:
+                    piece = ready.recv(1 << 16)
+                    if not piece:
+                        return
+                    if ready is program:
+                        self._pass()
+                    (server if ready is program else program).sendall(piece)
+
+    def _pass(self):
+        self.left -= 1
+        if self.left == -1:
+            self.act()
+
+    def acted(self):
+        """Was there such a moment? Ends the way."""
+        self.listener.close()
+        return self.left < 0
+
+
 def call(store, *words):
     """One command."""
     return store.client.execute_command(*words)
@@ -97,3 +153,23 @@ def status(store, *args):
     needs = any(g["health"] in ("attention", "unknown") for s in streams for g in s["groups"])
     equal(done.code, 3 if needs else 0, done.out)
     return streams
+
+
+def while_work_ends(store, look):
+    """Calls look(url) while a consumer of group "g" of stream "s" ends its work and leaves: once for
+    each moment at which that can happen."""
+    def finish():
+        call(store, "XACK", "s", "g", "1-1", "1-2", *read(store, "s", "g", "c"))
+        call(store, "XGROUP", "DELCONSUMER", "s", "g", "c")
+
+    moment, acted = 0, True
+    while acted:
+        call(store, "DEL", "s")
+        add(store, "s", "1-1", "1-2", "1-3", "1-4")
+        call(store, "XGROUP", "CREATE", "s", "g", "0")
+        read(store, "s", "g", "c", 2)
+        way = Between(store, moment, finish)
+        look(way.url)
+        acted = way.acted()
+        moment += 1
+    check(moment > 3, "only %d moments" % moment)
