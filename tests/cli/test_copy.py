@@ -8,7 +8,7 @@ import redis
 import versions
 
 from impeltest import (check, contains, equal, impel, impel_argv, impel_ok, json_lines, main, start,
-                       start_redis, test, wait_for)
+                       start_redis, stop_outside_its_lock, test, wait_for)
 
 
 def call(store, *words):
@@ -260,7 +260,7 @@ def a_stream_that_changes_is_not_named(tmp):
     process = start(impel_argv("copy", "--from", one, "--to", server), tmp)
     wait_for(lambda: r.xlen("impel:{orders}:copy:orders") > 0 or not process.running(),
              pause_s=0.001)
-    process.signal(signal.SIGSTOP)
+    stop_outside_its_lock(process, one)
     over = r.exists("orders")
     call(one, "XADD", "orders", "*", "late", "1")
     process.signal(signal.SIGCONT)
