@@ -557,6 +557,39 @@ static int make_choices(struct sweep_choices *choices,
     return IMPEL_OK;
 }
 
+/* An option that does nothing without another one. In a config file it may stand for another command. */
+static int needs_other(const struct options *options,
+                       const char *name,
+                       const char *other,
+                       struct impel_error *err)
+{
+    return !option_given(options, name)
+               ? IMPEL_OK
+               : error_set(err, IMPEL_ERR_INVALID, "--%s does nothing without --%s", name, other);
+}
+
+static int check_company(const struct options *options,
+                         const struct sweep_choices *choices,
+                         struct impel_error *err)
+{
+    static const char *const trims[] = {"keep", "ignore-group", "stalled-after"};
+    bool requeues = options->report;
+    int rc = IMPEL_OK;
+
+    for (size_t i = 0; i < choices->count; i++) {
+        requeues |= choices->items[i].options->requeue;
+    }
+    rc = requeues ? rc : needs_other(options, "all-groups", "requeue", err);
+    for (size_t i = 0; rc >= 0 && !options->trim && i < ARRAY_SIZE(trims); i++) {
+        rc = needs_other(options, trims[i], "trim", err);
+    }
+    if (rc >= 0 && options->report && option_given(options, "trim")) {
+        rc = error_set(err, IMPEL_ERR_INVALID,
+                       "--report does not tell what --trim would remove: --dry-run does");
+    }
+    return rc;
+}
+
 static size_t count_items(const struct options *options)
 {
     size_t count = 0;
@@ -633,6 +666,7 @@ int command_sweep(struct options *options, struct impel_error *err)
         signal(SIGINT, on_signal);
     }
     rc = make_choices(&sweeper.choices, options, of_item, item_count, err);
+    rc = rc < 0 ? rc : check_company(options, &sweeper.choices, err);
     rc = rc < 0 ? rc : sweep_list_add_given(&sweeper.list, &sweeper.choices, err);
     rc = rc < 0 ? rc : run(&sweeper, options, err);
     sweep_discovery_release(&sweeper.discovery);

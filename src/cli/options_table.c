@@ -26,7 +26,8 @@ const struct option_spec option_table[] = {
      AT(connect_timeout_ms), false},
     {"stream", "STREAM", NULL, NULL, NULL,
      "The stream. run, sweep, status, top, trim and copy take several: give the option again. For all of "
-     "these but run a name with *, ? or [...] in it is a pattern.",
+     "these but run a name with *, ? or [...] in it is a pattern, in which \\ takes the next sign as it is: "
+     "the stream a*b is a\\*b.",
      OPTION_LIST, WITH_GROUP | COMMAND_ADD | COMMAND_READ | COMMAND_TRIM | COMMAND_COPY, 1, 0, AT(streams), false},
     {"group", "GROUP", NULL, NULL, NULL,
      "The consumer group. sweep, status and top take several, and patterns, as with --stream.",
@@ -219,7 +220,8 @@ const struct option_spec option_table[] = {
      OPTION_LIST, COMMAND_TRIM | COMMAND_SWEEP, 1, 0, AT(ignored_groups), false},
     {"stalled-after", "DURATION", "1h", NULL, NULL,
      "A group with unfinished work counts as stalled when no worker of it is alive and none of its "
-     "consumers was seen for this long; without a consumer, when what it has not read is this old.",
+     "consumers was seen for this long; without a consumer, when what it has not read is this old: servers do "
+     "not tell a group's age, so a new one over old entries counts as stalled until somebody reads.",
      OPTION_DURATION, COMMAND_TRIM | COMMAND_SWEEP, 0, 0, AT(stalled_after_ms), false},
     {"dry-run", NULL, NULL, NULL, NULL,
      "Only show what would be done. sweep: one line an entry, and why.",

@@ -214,6 +214,27 @@ def misuse_is_named(tmp):
     equal(impel_ok("call", "XLEN", "s", store=db), "1\n")
 
 
+@test
+def an_option_that_does_nothing_without_another_says_so(tmp):
+    db = tmp / "db"
+    impel_ok("call", "XGROUP", "CREATE", "s", "g", "0", "MKSTREAM", store=db)
+    sweep = ["sweep", "--once", "--stream", "s", "--group", "g", "--dead-after", "100ms"]
+    for args, part in [(["--keep", "1h"], "--keep does nothing without --trim"),
+                       (["--ignore-group", "h"], "--ignore-group does nothing without --trim"),
+                       (["--stalled-after", "1h"], "--stalled-after does nothing without --trim"),
+                       (["--all-groups", "--park"], "--all-groups does nothing without --requeue"),
+                       (["--report", "--trim"], "--dry-run does")]:
+        done = impel(*sweep, *args, store=db)
+        equal(done.code, 2, done.err)
+        contains(done.err, part)
+    config = tmp / "impel.yaml"  # may be for other commands, too
+    config.write_text("keep: 1h\nstalled-after: 1h\nall-groups: true\n")
+    impel_ok(*sweep, "--config", config, store=db)
+    config.write_text("groups:\n- {group: g, stream: s}\n- {group: h, stream: '*', requeue: true}\n")
+    done = impel("sweep", "--dry-run", "--config", config, "--all-groups", store=db)
+    check("--all-groups" not in done.err, done.err)
+
+
 @every_store
 def the_holder_is_named_with_an_entry_that_there_is(tmp, store):
     """A group that read nothing yet holds the first entry there is, not 0-1."""
