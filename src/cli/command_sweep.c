@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 enum {
-    WAIT_MS = 500, /* for the store, before asking again whether to stop */
+    WAIT_MS = 500, /* before a store that refuses is asked again */
     METRICS_MS = 1000,
     REST_MAX_MS = 60000,
 };
@@ -34,6 +34,14 @@ struct sweeper {
     sigset_t before; /* the signals that are blocked while nothing waits */
 };
 
+static volatile sig_atomic_t stopped;
+
+static void on_signal(int number)
+{
+    (void)number;
+    stopped = 1;
+}
+
 /* TERM and INT are blocked except in ppoll(), so that none is missed. */
 static void block_signals(sigset_t *before)
 {
@@ -51,16 +59,8 @@ static bool stop_wanted(void)
 {
     sigset_t pending;
 
-    return sigpending(&pending) == 0 &&
-           (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1);
-}
-
-static volatile sig_atomic_t stopped;
-
-static void on_signal(int number)
-{
-    (void)number;
-    stopped = 1;
+    return stopped || (sigpending(&pending) == 0 &&
+                       (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1));
 }
 
 /* Waits, at most until a signal says to stop. True if one did. */
@@ -100,26 +100,14 @@ static bool within_budget(struct sweeper *sweeper)
     return true;
 }
 
-/* Waits for the store's answer, or for a signal: false then, and the request stays with the store.
- */
-static bool ask(const struct sweeper *sweeper, struct request *request)
-{
-    int rc;
-
-    do {
-        rc = store_wait(sweeper->store, request, WAIT_MS);
-    } while (rc == IMPEL_ERR_TIMEOUT && !stop_wanted());
-    return rc != IMPEL_ERR_TIMEOUT;
-}
-
 /* 1 = it was answered, 0 = nothing was to be asked (`request` is NULL), negative = a signal came. */
 static int ask_next(struct sweeper *sweeper, struct request *request)
 {
     if (request == NULL) {
         return 0;
     }
-    if (!ask(sweeper, request)) {
-        request->done = request_free; /* the store is closed next and lets go of it */
+    if (session_ask(sweeper->store, request, NULL) == IMPEL_ERR_CANCELLED) {
+        request_free(request);
         return IMPEL_ERR_CANCELLED;
     }
     return 1;
@@ -387,6 +375,9 @@ static int sweep_once(struct sweeper *sweeper, bool json, struct impel_error *er
 
     rc = rc < 0 ? rc : sweep_all(sweeper, err);
     while (rc >= 0 && step_trim(sweeper)) {
+    }
+    if (rc >= 0 && sweeper->trim.wanted && stop_wanted()) {
+        rc = error_set(err, IMPEL_ERR_CANCELLED, "stopped before all was done");
     }
     if (rc == IMPEL_ERR_CANCELLED) {
         return rc;
@@ -662,6 +653,7 @@ int command_sweep(struct options *options, struct impel_error *err)
     sweep_trim_init(&sweeper.trim, options, &sweeper.logging);
     if (!options->report && !options->dry_run) { /* what only looks may just be killed */
         block_signals(&sweeper.before);
+        session_stop_when(stop_wanted);
         signal(SIGTERM, on_signal);
         signal(SIGINT, on_signal);
     }

@@ -6,6 +6,10 @@
 
 #include <string.h>
 
+enum {
+    STOP_MS = 100, /* between two looks at whether the command is to end */
+};
+
 static int log_level = 1;
 
 static void session_event(void *user, const struct store_event *event)
@@ -129,6 +133,13 @@ void session_failure(const struct request *request, struct impel_error *err)
     name_stream(request, err);
 }
 
+static bool (*stop_wanted)(void);
+
+void session_stop_when(bool (*wanted)(void))
+{
+    stop_wanted = wanted;
+}
+
 int session_ask(struct store *store, struct request *request, struct impel_error *err)
 {
     int rc;
@@ -136,7 +147,13 @@ int session_ask(struct store *store, struct request *request, struct impel_error
     if (request == NULL) {
         return error_set(err, IMPEL_ERR_NOMEM, "out of memory");
     }
-    rc = store_wait(store, request, -1);
+    do {
+        rc = store_wait(store, request, stop_wanted == NULL ? -1 : STOP_MS);
+    } while (rc == IMPEL_ERR_TIMEOUT && stop_wanted != NULL && !stop_wanted());
+    if (rc == IMPEL_ERR_TIMEOUT && stop_wanted != NULL) {
+        request->left = true;
+        return error_set(err, IMPEL_ERR_CANCELLED, "stopped while the store was asked");
+    }
     if (rc < 0 && err != NULL) {
         session_failure(request, err);
     }

@@ -24,6 +24,9 @@ int session_path(struct options *options,
  * spans are copied. */
 struct request *
 session_request(enum request_kind kind, struct impel_bytes stream, struct impel_bytes group);
+/* From now on session_ask() looks now and then whether the command is to end: where `wanted` says so it
+ * waits no longer, with IMPEL_ERR_CANCELLED. Such a request is freed as any other. */
+void session_stop_when(bool (*wanted)(void));
 /* Asks and waits. On failure `err` gets the store's words. */
 int session_ask(struct store *store, struct request *request, struct impel_error *err);
 /* IMPEL_ERR_NOT_FOUND if there is no such stream, lest a misspelt name pass for an empty one. */

@@ -154,8 +154,9 @@ void sweep_trim_stream(struct sweep_trim *trim,
         about.level = IMPEL_WARNING;
         about.error = bytes_of(err.text);
         about.count = 1;
-        bool vanished = may_vanish && (rc == IMPEL_ERR_NOT_FOUND || rc == IMPEL_ERR_NO_GROUP);
-        if (!vanished && is_news(trim, stream, (uint64_t)-rc)) {
+        bool no_news = rc == IMPEL_ERR_CANCELLED ||
+                       (may_vanish && (rc == IMPEL_ERR_NOT_FOUND || rc == IMPEL_ERR_NO_GROUP));
+        if (!no_news && is_news(trim, stream, (uint64_t)-rc)) {
             tell(trim, "trim-failed", "the stream could not be trimmed", &about);
         }
     } else {

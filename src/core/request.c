@@ -100,6 +100,11 @@ void request_free(struct request *request)
     if (request == NULL) {
         return;
     }
+    if (request->left) {
+        request->left = false;
+        request->done = request_free;
+        return;
+    }
     request_free_entries(request);
     arena_release(&request->arena);
     free(request);

@@ -257,9 +257,11 @@ struct request {
                                               close; may free the request: the store is done with
                                               it before it calls */
     void *owner;                           /* the submitter's */
-    struct request *next;                  /* the store's queue */
-    void *store_data;                      /* the store's, while it has the request */
-    struct arena arena;                    /* inputs and outputs live here */
+    bool left; /* nobody waits for it any more, but the store has it still: request_free() puts
+                             itself off until the store lets go */
+    struct request *next; /* the store's queue */
+    void *store_data;     /* the store's, while it has the request */
+    struct arena arena;   /* inputs and outputs live here */
 
     /* Who asks. `consumer` is also who READ reads as; it, the token and dead-after are empty for
      * other requests that are neither FENCED nor JUDGES. A sweep without a worker has an empty
@@ -485,7 +487,7 @@ struct request {
 
 /* A zeroed request with its kind and an empty arena, or NULL if memory is out. */
 struct request *request_new(enum request_kind kind);
-/* Frees the request, its arena and the entries still in it. Not while a store has it. */
+/* Frees the request, its arena and the entries still in it. Not while a store has it, unless it was `left`. */
 void request_free(struct request *request);
 const char *request_name(enum request_kind kind); /* "claim_from", for events and tests */
 

@@ -82,6 +82,7 @@ static void wait_done(struct request *request)
 
     request->done = waiting->done;
     request->owner = waiting->owner;
+    request->left = false;
     waiting->over = true;
 }
 

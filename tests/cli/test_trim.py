@@ -5,7 +5,7 @@ import json
 
 from impeltest import (check, contains, equal, impel, impel_argv, impel_ok, main, start, test,
                        wait_for)
-from everystore import (add, add_many, call, every_store, ids, read, while_work_ends,
+from everystore import (Between, add, add_many, call, every_store, ids, read, while_work_ends,
                         wire_stores)
 
 
@@ -197,6 +197,33 @@ def a_sweep_trims_as_well(tmp, store):
     equal(daemon.stop().code, 0)
     done = impel("sweep", "--once", "--trim", "--ignore-group", "old", *args, store=store)
     equal((done.code, ids(store, "t")), (0, ["3-0"]), done.err)
+
+
+class Silence(Between):
+    """A way on which everything is lost from the first question for a stream's consumers on, which only a
+    trim asks."""
+
+    def __init__(self, store):
+        super().__init__(store, 0, lambda: None)
+        self.silent = False
+
+    def says(self, piece):
+        self.silent = self.silent or b"\r\nCONSUMERS\r\n" in piece
+        return b"" if self.silent else piece
+
+
+@wire_stores
+def a_sweep_that_trims_ends_although_the_server_is_gone(tmp, store):
+    add(store, "s", "1-0")
+    call(store, "XGROUP", "CREATE", "s", "g", "0")
+    for way in [], ["--once"]:
+        silence = Silence(store)
+        sweep = start(impel_argv("sweep", "--trim", *way, "--stream", "s", "--group", "g", "--dead-after", "100ms",
+                                 store=silence.url), tmp)
+        wait_for(lambda: silence.silent, what="the trim to ask")
+        done = sweep.stop()
+        equal((done.code, "could not be trimmed" in done.err), (1 if way else 0, False), done.err)
+        silence.acted()
 
 
 @test

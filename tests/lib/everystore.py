@@ -103,13 +103,18 @@ class Between:
                     if not piece:
                         return
                     if ready is program:
-                        self._pass()
+                        piece = self.says(piece)
                     (server if ready is program else program).sendall(piece)
 
     def _pass(self):
         self.left -= 1
         if self.left == -1:
             self.act()
+
+    def says(self, piece):
+        """A piece of what the program said; what is returned goes on to the store."""
+        self._pass()
+        return piece
 
     def acted(self):
         """Was there such a moment? Ends the way."""
