@@ -379,8 +379,9 @@ void worker_done(struct worker *w, struct request *request, int64_t now_ms)
     struct flight *flight = flight_of(w, request);
     struct stream *s = flight->stream;
     uint64_t seq = flight->seq;
-    int status = request->status;
 
+    settle_park_refusal(request);
+    int status = request->status;
     set_now(w, now_ms);
     flight_land(w, flight);
     if (!w->ended && !w->replaced) {

@@ -450,6 +450,23 @@ void settle_lost_work(struct stream *s, struct impel_id id, int64_t deliveries)
                                                    .attempt = deliveries});
 }
 
+void settle_park_refusal(struct request *request)
+{
+    static const int refusals[] = {IMPEL_ERR_AUTH, IMPEL_ERR_REPLY, IMPEL_ERR_LIMIT,
+                                   IMPEL_ERR_INVALID, IMPEL_ERR_UNSUPPORTED};
+    bool refused = false;
+
+    for (size_t i = 0; i < ARRAY_SIZE(refusals) && request->kind == REQUEST_PARK; i++) {
+        refused = refused || request->status == refusals[i];
+    }
+    for (size_t i = 0; refused && i < request->items.item_count; i++) {
+        if (request->items.items[i].result == ITEM_NONE) {
+            request->items.items[i].result = ITEM_FAILED;
+        }
+    }
+    request->status = refused ? IMPEL_OK : request->status;
+}
+
 static void park_refused(struct hold *hold)
 {
     if (hold->stream->worker->stopping) {

@@ -448,6 +448,9 @@ void settle_park_failed(struct stream *s, uint64_t count, const char *text);
 void settle_lost_work(struct stream *s, struct impel_id id, int64_t deliveries);
 void settle_step(struct stream *s); /* sends what waits to be sent */
 int64_t settle_due_ms(const struct stream *s);
+/* A PARK that the store would not carry out at all, for want of a right say: the store is as good as
+ * ever, so that is a refusal of each copy. */
+void settle_park_refusal(struct request *request);
 void settle_ack_done(struct stream *s, const struct flight *flight);
 void settle_park_done(struct stream *s, const struct flight *flight);
 void settle_release_done(struct stream *s, const struct flight *flight);

@@ -140,13 +140,17 @@ void runtime_ask_dead_letters(struct runtime *runtime)
 static void dead_letter_known(struct runtime *runtime, const struct request *request)
 {
     char name[SLOT_NAME_SIZE];
-    if (request->status != IMPEL_ERR_WRONG_TYPE || runtime->stopped) {
+    bool no_stream = request->status == IMPEL_ERR_WRONG_TYPE;
+    if ((!no_stream && request->status != IMPEL_ERR_AUTH) || runtime->stopped) {
         return;
     }
     runtime->failed = true;
-    (void)error_set(&runtime->failure, IMPEL_ERR_INVALID,
-                    "the dead-letter stream '%s' is no stream: the key holds something else",
-                    bytes_quote(request->stream, name, sizeof name));
+    runtime->failure = request->error; /* of a missing right: it names the stream */
+    if (no_stream) {
+        (void)error_set(&runtime->failure, IMPEL_ERR_INVALID,
+                        "the dead-letter stream '%s' is no stream: the key holds something else",
+                        bytes_quote(request->stream, name, sizeof name));
+    }
     runtime->exit_code = 1;
     runtime->name_taken = false;
     if (runtime->running == 0) {

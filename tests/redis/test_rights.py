@@ -1,5 +1,6 @@
 """The rules that the README gives for users of a Redis: who has exactly these rights can do all, and who lacks
 one is told so."""
+import os
 import re
 
 from impeltest import SOURCE, check, contains, equal, impel, impel_argv, main, start, test, wait_for
@@ -116,6 +117,33 @@ def who_lacks_a_right_is_told_so(tmp):
         equal(done.code, 1, right)
         check(REFUSED.search(done.err), done.err)
         contains(done.err, told)
+
+
+@test
+def a_worker_that_may_not_park_says_so_at_the_start(tmp):
+    scene = Scene(tmp)
+    scene.begin([r for r in RULES["worker"] if r != "~orders:dead"])
+    done = scene.impel("run", "--stream", "orders", "--group", "g", *POLICY, "--", "true")
+    equal(done.code, 1, done.err)
+    check(REFUSED.search(done.err), done.err)
+    contains(done.err, "the stream is 'orders:dead'")
+    equal(scene.client.xinfo_groups("orders")[0]["last-delivered-id"], "3-0")
+
+
+@test
+def what_may_no_longer_be_parked_is_given_back_by_a_stop(tmp):
+    scene = Scene(tmp)
+    scene.begin(RULES["worker"])
+    os.mkfifo(tmp / "go")
+    worker = start(impel_argv("run", "--stream", "orders", "--group", "g", *POLICY, "--min-idle", "1h", "--", "sh", "-c",
+                              "cat %s; exit 65" % (tmp / "go"), store=scene.store()), tmp)
+    with open(tmp / "go", "wb"):  # until the handler has opened its side
+        scene.client.execute_command("ACL", "SETUSER", "some", "resetkeys", "~orders", "~impel:{orders}:*")
+    wait_for(lambda: "could not be parked" in worker.err(), what="a word of the park")
+    equal(worker.stop().code, 0)
+    check("did not answer" not in worker.err(), worker.err())
+    equal([c["name"] for c in scene.client.xinfo_consumers("orders", "g") if c["pending"] > 0],
+          ["gone", "impel-released"])
 
 
 main()

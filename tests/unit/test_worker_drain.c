@@ -205,6 +205,24 @@ TEST(a_full_store_that_takes_nothing_back_ends_the_stop_once_nothing_runs)
     hand_end();
 }
 
+TEST(what_may_not_be_parked_is_given_back)
+{
+    struct worker_options options = hand_options();
+    hand_start(&options);
+    hand_ready();
+    hand_deliver(hand_take(REQUEST_READ), 0, 1, 1);
+    hand_outcome(1, OUTCOME_REJECT);
+    stop();
+    hand_fail(hand_take(REQUEST_PARK), IMPEL_ERR_AUTH);
+    struct request *release = hand_take(REQUEST_RELEASE);
+    CHECK(!item_of(release, 1)->give_back); /* its attempt was made */
+    release->items.items[0].result = ITEM_DONE;
+    hand_reply(release);
+    serve();
+    CHECK(hand.stopped && hand.exit_code == 0 && hand.events[EVENT_RELEASED] == 1);
+    hand_end();
+}
+
 TEST(a_full_store_that_has_room_again_is_left_as_ever)
 {
     struct worker_options options = hand_options();

@@ -130,6 +130,33 @@ TEST(a_refused_park_leaves_it_pending_and_is_said_once_a_minute)
     hand_end();
 }
 
+TEST(a_park_refused_as_a_whole_is_no_failure_of_the_store)
+{
+    struct worker_options options = hand_options();
+    options.concurrency = 2;
+    hand_start(&options);
+    hand_ready();
+    hand_deliver(hand_take(REQUEST_READ), 0, 5, 2);
+    hand_outcome(5, OUTCOME_REJECT);
+    for (int i = 0; i < 5; i++) {
+        struct request *park = hand_take(REQUEST_PARK);
+        snprintf(park->error.text, sizeof(park->error.text), "NOPERM");
+        hand_fail(park, IMPEL_ERR_AUTH);
+        CHECK(hand_holds(5) && hand_count(REQUEST_PARK) == 0);
+        if (i == 0) {
+            hand_outcome(6, OUTCOME_DONE); /* the others' work goes on */
+            hand_ok(REQUEST_ACK);
+        }
+        hand_advance(1000);
+        hand_ok_all(REQUEST_BEAT);
+        CHECK(hand_count(REQUEST_PARK) == 0); /* it is not asked again and again */
+        pass(8000);
+    }
+    CHECK_U64(hand.events[EVENT_PARK_FAILED], 1);
+    CHECK_U64(hand.events[EVENT_STORE_ERROR], 0);
+    hand_end();
+}
+
 TEST(an_ack_whose_answer_is_lost_is_sent_again_and_the_entry_kept)
 {
     struct worker_options options = hand_options();
