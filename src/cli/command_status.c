@@ -152,7 +152,7 @@ static int print_status(const struct status *status, bool json, struct impel_err
         write_json(&out, status);
     } else {
         write_table(&out, status);
-        if (status->stream_count == 0) {
+        if (status->stream_count + status->refused.count == 0) {
             console_note("there is nothing to show in this store");
         }
     }
@@ -180,7 +180,9 @@ int command_status(struct options *options, struct impel_error *err)
         rc = print_status(&status, options->json, err);
     }
     if (rc >= 0) {
-        rc = needs_attention(&status) ? EXIT_ATTENTION : EXIT_DONE;
+        rc = status_tell_refused(&status) ? EXIT_FAILED
+             : needs_attention(&status)   ? EXIT_ATTENTION
+                                          : EXIT_DONE;
     }
     status_release(&status);
     store_close(store);

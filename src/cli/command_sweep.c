@@ -222,20 +222,27 @@ static int step_groups(struct sweeper *sweeper)
 
 /* ---- once ---- */
 
-/* A beat on behalf of nobody in each group. */
+/* A beat on behalf of nobody in each group. Those of a stream that alone is the matter are over with that. */
 static int beat_all(struct sweeper *sweeper, struct impel_error *err)
 {
     for (size_t i = 0; i < sweeper->list.count; i++) {
         struct swept *swept = sweeper->list.items[i];
-        const struct group_sweep *group = &swept->sweep;
+        struct group_sweep *group = &swept->sweep;
+        if (swept->over) {
+            continue;
+        }
         struct request *look = session_request(REQUEST_LOOK, group->stream, group->group);
         if (look != NULL) {
             look->look.flags = LOOK_BEAT;
             look->dead_after_ms = group->policy.dead_after_ms;
         }
         int rc = session_ask(sweeper->store, look, err);
+        swept->over = session_stream_refused(rc);
+        if (swept->over) {
+            group_sweep_failed(group, look);
+        }
         request_free(look);
-        if (rc < 0 && !(rc == IMPEL_ERR_NO_GROUP && swept->found)) {
+        if (rc < 0 && !swept->over && !(rc == IMPEL_ERR_NO_GROUP && swept->found)) {
             return rc;
         }
         if (stop_wanted()) {
@@ -324,7 +331,7 @@ static int print_reports(const struct sweeper *sweeper, bool json, struct impel_
     buf_init(&out, SIZE_MAX / 4);
     for (size_t i = 0; i < sweeper->list.count; i++) {
         const struct swept *swept = sweeper->list.items[i];
-        if (swept->over) {
+        if (swept->over && swept->sweep.status >= 0) {
             (json ? print_json : print_table)(&out, &swept->sweep);
         }
     }
@@ -341,7 +348,7 @@ static int print_reports(const struct sweeper *sweeper, bool json, struct impel_
 /* One pass of each group, in turns. */
 static int sweep_all(struct sweeper *sweeper, struct impel_error *err)
 {
-    int rc = IMPEL_OK, more = 1;
+    int more = 1;
 
     for (size_t i = 0; i < sweeper->list.count; i++) {
         sweep_hurry(sweeper->list.items[i]->sweep.machine, clock_now_ms());
@@ -354,27 +361,41 @@ static int sweep_all(struct sweeper *sweeper, struct impel_error *err)
             if (step < 0) {
                 return error_set(err, step, "stopped before the pass was over");
             }
-            swept->over = swept->sweep.passes > 0;
+            swept->over |= swept->sweep.passes > 0;
             more |= step;
         }
     }
+    return IMPEL_OK;
+}
+
+/* What the pass failed of: first of all what is not only the matter of one stream. */
+static int first_failure(const struct sweeper *sweeper, struct impel_error *err)
+{
+    const struct group_sweep *failed = NULL;
+
     for (size_t i = 0; i < sweeper->list.count; i++) {
         const struct swept *swept = sweeper->list.items[i];
-        bool vanished = swept->found && group_sweep_missing(&swept->sweep);
-        if (swept->sweep.status < 0 && !vanished && rc >= 0) {
-            rc = error_set(err, swept->sweep.status, "the sweep failed: %s",
-                           swept->sweep.error.text);
+        const struct group_sweep *group = &swept->sweep;
+        bool vanished = swept->found && group_sweep_missing(group);
+        if (group->status < 0 && !vanished &&
+            (failed == NULL ||
+             (session_stream_refused(failed->status) && !session_stream_refused(group->status)))) {
+            failed = group;
         }
     }
-    return rc;
+    return failed == NULL
+               ? IMPEL_OK
+               : error_set(err, failed->status, "the sweep failed: %s", failed->error.text);
 }
 
 static int sweep_once(struct sweeper *sweeper, bool json, struct impel_error *err)
 {
+    struct impel_error failure;
     int rc = watch_beats(sweeper, err);
 
     rc = rc < 0 ? rc : sweep_all(sweeper, err);
-    while (rc >= 0 && step_trim(sweeper)) {
+    int failed = first_failure(sweeper, &failure);
+    while (rc >= 0 && (failed >= 0 || session_stream_refused(failed)) && step_trim(sweeper)) {
     }
     if (rc >= 0 && sweeper->trim.wanted && stop_wanted()) {
         rc = error_set(err, IMPEL_ERR_CANCELLED, "stopped before all was done");
@@ -383,12 +404,18 @@ static int sweep_once(struct sweeper *sweeper, bool json, struct impel_error *er
         return rc;
     }
     int printed = print_reports(sweeper, json, rc < 0 ? NULL : err);
-    return rc < 0 ? rc : printed;
+    rc = rc < 0 ? rc : printed;
+    if (rc >= 0 && failed < 0) {
+        *err = failure;
+        rc = failed;
+    }
+    return rc;
 }
 
 /* Shows what a pass would do, and does none of it. */
 static int preview(struct sweeper *sweeper, const struct options *options, struct impel_error *err)
 {
+    bool failed = false;
     int rc = IMPEL_OK;
 
     for (size_t i = 0; rc >= 0 && i < sweeper->list.count; i++) {
@@ -405,11 +432,16 @@ static int preview(struct sweeper *sweeper, const struct options *options, struc
             .json = options->json,
         };
         rc = sweep_preview_print(&shown, group->stream, group->group, err);
+        if (session_stream_refused(rc)) {
+            console_error("%s", err->text);
+            failed = true;
+            rc = IMPEL_OK;
+        }
         rc = rc == IMPEL_ERR_NO_GROUP && swept->found ? IMPEL_OK : rc; /* gone since */
     }
     while (rc >= 0 && options->dry_run && step_trim(sweeper)) {
     }
-    return rc;
+    return rc < 0 ? rc : failed ? EXIT_FAILED : EXIT_DONE;
 }
 
 /* ---- daemon ---- */
@@ -490,7 +522,9 @@ static int check_groups(struct sweeper *sweeper, struct impel_error *err)
         struct request *info =
             session_request(REQUEST_INFO, group->stream, (struct impel_bytes){NULL, 0});
         rc = session_ask(sweeper->store, info, err);
-        if (rc >= 0 && info->info.group_count > 1) {
+        if (rc < 0 && rc != IMPEL_ERR_CANCELLED) {
+            rc = IMPEL_OK; /* the steps will say so */
+        } else if (rc >= 0 && info->info.group_count > 1) {
             rc = error_set(
                 err, IMPEL_ERR_INVALID,
                 "the stream '%s' has %zu groups, and what is requeued would be new work to "
@@ -627,12 +661,18 @@ static int run(struct sweeper *sweeper, struct options *options, struct impel_er
         rc = preview(sweeper, options, err);
     } else if (once) {
         rc = sweep_once(sweeper, options->json, err);
-        if (rc >= 0 && sweeper->metrics_file != NULL) {
-            rc = sweep_list_write_metrics(&sweeper->list, sweeper->metrics_file, err);
+        if (rc != IMPEL_ERR_CANCELLED && sweeper->metrics_file != NULL) {
+            int written = sweep_list_write_metrics(&sweeper->list, sweeper->metrics_file,
+                                                   rc < 0 ? NULL : err);
+            rc = rc < 0 ? rc : written;
         }
     } else {
         sweep_on(sweeper);
         write_metrics(sweeper);
+    }
+    if (rc == IMPEL_OK && once && sweeper->discovery.refused > 0) {
+        *err = sweeper->discovery.refusal;
+        rc = err->status;
     }
     store_close(sweeper->store);
     return rc;
@@ -668,5 +708,5 @@ int command_sweep(struct options *options, struct impel_error *err)
     }
     sweep_trim_release(&sweeper.trim);
     logging_release(&sweeper.logging);
-    return rc < 0 ? rc : EXIT_DONE;
+    return rc;
 }

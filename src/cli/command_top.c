@@ -97,6 +97,9 @@ static void draw_foot(const struct screen *screen)
     } else if (screen->top->error[0] != '\0') {
         (void)snprintf(text, sizeof(text), "old numbers: %s", screen->top->error);
         draw(LINES - 1, text, attribute(STYLE_BAD));
+    } else if (screen->top->now.refused.count > 0) {
+        (void)snprintf(text, sizeof(text), "not shown: %s", screen->top->now.refused.texts[0]);
+        draw(LINES - 1, text, attribute(STYLE_BAD));
     } else {
         draw(LINES - 1, "q quit  s sort  r reverse  / filter  p pause  up/down choose  h help",
              A_DIM);
@@ -399,7 +402,7 @@ static int print_once(struct top *top,
         top_row_line(&top->rows[i], &line);
         console_outf("%s\n", line.text);
     }
-    return IMPEL_OK;
+    return status_tell_refused(&top->now) ? EXIT_FAILED : EXIT_DONE;
 }
 
 int command_top(struct options *options, struct impel_error *err)
@@ -422,5 +425,5 @@ int command_top(struct options *options, struct impel_error *err)
     }
     top_release(&top);
     store_close(store);
-    return rc < 0 ? rc : EXIT_DONE;
+    return rc;
 }

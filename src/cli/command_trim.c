@@ -146,16 +146,22 @@ static int trim_all(const struct options *options, struct store *store, struct i
 {
     struct arena arena = {0};
     struct stream_names names = {.arena = &arena};
+    bool failed = false;
     int attention = 0;
     int rc = stream_names_find(&names, store, &options->streams, options->dead_letter, err);
 
     for (size_t i = 0; rc >= 0 && i < names.count; i++) {
         rc = trim_one(options, store, names.items[i], err);
         attention |= rc > 0;
+        if (session_stream_refused(rc)) {
+            console_error("%s", err->text);
+            failed = true;
+            rc = IMPEL_OK;
+        }
         rc = may_pass_by(options, names.items[i], rc) ? IMPEL_OK : rc;
     }
     arena_release(&arena);
-    return rc < 0 ? rc : attention ? EXIT_ATTENTION : EXIT_DONE;
+    return rc < 0 ? rc : failed ? EXIT_FAILED : attention ? EXIT_ATTENTION : EXIT_DONE;
 }
 
 int command_trim(struct options *options, struct impel_error *err)

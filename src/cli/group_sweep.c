@@ -273,7 +273,7 @@ bool group_sweep_missing(const struct group_sweep *sweep)
     return sweep->status == IMPEL_ERR_NO_GROUP || sweep->status == IMPEL_ERR_WRONG_TYPE;
 }
 
-static void take_failure(struct group_sweep *sweep, const struct request *request)
+void group_sweep_failed(struct group_sweep *sweep, const struct request *request)
 {
     int before = sweep->status;
 
@@ -288,7 +288,7 @@ static void take_failure(struct group_sweep *sweep, const struct request *reques
 void group_sweep_done(struct group_sweep *sweep, struct request *request, int64_t now_ms)
 {
     if (request->status < 0) {
-        take_failure(sweep, request);
+        group_sweep_failed(sweep, request);
     } else {
         if (sweep->status < 0) {
             tell(sweep, &(struct worker_event){.kind = EVENT_STORE_BACK, .count = 1});

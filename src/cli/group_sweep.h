@@ -64,6 +64,8 @@ struct request *group_sweep_next(struct group_sweep *sweep, int64_t now_ms);
 /* Takes the answer and frees it. */
 void group_sweep_done(struct group_sweep *sweep, struct request *request, int64_t now_ms);
 int64_t group_sweep_deadline(const struct group_sweep *sweep, int64_t now_ms);
+/* Notes and tells why a request failed that was asked on its behalf; does not free it. */
+void group_sweep_failed(struct group_sweep *sweep, const struct request *request);
 /* True if the last answer was that there is no such stream, or no such group in it. */
 bool group_sweep_missing(const struct group_sweep *sweep);
 const char *owner_state_name(enum owner_state state);

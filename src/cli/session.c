@@ -160,6 +160,11 @@ int session_ask(struct store *store, struct request *request, struct impel_error
     return rc;
 }
 
+bool session_stream_refused(int status)
+{
+    return status == IMPEL_ERR_AUTH || status == IMPEL_ERR_CORRUPT;
+}
+
 int session_check_stream(struct store *store, struct impel_bytes stream, struct impel_error *err)
 {
     struct request *info = session_request(REQUEST_INFO, stream, (struct impel_bytes){0});

@@ -63,6 +63,8 @@ struct status_stream {
 struct status {
     struct status_stream *streams;
     size_t stream_count;
+    struct text_list
+        refused; /* what was said of each stream that this user may not see, or that is damaged */
     struct arena arena; /* all of it */
     /* In: a gathering shortly before, whose counts save counting again; NULL = none. */
     const struct status *previous;
@@ -73,6 +75,8 @@ int status_gather(struct status *status,
                   struct store *store,
                   const struct options *options,
                   struct impel_error *err);
+/* Says on standard error what could not be asked. True if there was anything. */
+bool status_tell_refused(const struct status *status);
 void status_release(struct status *status);
 
 const char *health_name(enum health health);

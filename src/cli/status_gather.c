@@ -3,12 +3,15 @@
  * A look without a beat says who holds how much. Only the pending entries of those who are not
  * alive are walked, so that the cost follows abandoned work. */
 #include "base/glob.h"
+#include "cli/console.h"
 #include "cli/dead_record.h"
 #include "cli/group_facts.h"
 #include "cli/pages.h"
 #include "cli/status.h"
 #include "cli/stream_names.h"
 #include "core/policy.h"
+
+#include <string.h>
 
 enum {
     ROWS_MAX = 1000,
@@ -464,6 +467,19 @@ static int check_groups(const struct gatherer *gatherer, const struct status *st
     return IMPEL_OK;
 }
 
+/* 0 = the others go on. */
+static int note_refused(const struct gatherer *gatherer, struct status *status)
+{
+    size_t size = strlen(gatherer->err->text) + 1;
+    struct impel_bytes copy;
+
+    if (!arena_copy(gatherer->arena, (struct impel_bytes){gatherer->err->text, size}, &copy) ||
+        !text_list_add(gatherer->arena, &status->refused, copy.data)) {
+        return no_memory(gatherer);
+    }
+    return 0;
+}
+
 static int
 gather_streams(struct gatherer *gatherer, struct status *status, const struct stream_names *names)
 {
@@ -480,12 +496,18 @@ gather_streams(struct gatherer *gatherer, struct status *status, const struct st
         if (rc > 0 && given && options->group != NULL && stream->group_count == 0) {
             return no_group_of(gatherer, stream);
         }
-        if (rc < 0 && (given || rc != IMPEL_ERR_WRONG_TYPE)) {
+        if (session_stream_refused(rc)) {
+            rc = note_refused(gatherer, status);
+        } else if (rc == IMPEL_ERR_WRONG_TYPE && !given) {
+            rc = 0;
+        }
+        if (rc < 0) {
             return rc;
         }
         status->stream_count += rc > 0 && worth_showing(gatherer, stream);
     }
-    return check_groups(gatherer, status);
+    /* What could not be asked may have them. */
+    return status->refused.count > 0 ? IMPEL_OK : check_groups(gatherer, status);
 }
 
 int status_gather(struct status *status,
@@ -512,6 +534,14 @@ int status_gather(struct status *status,
         return no_memory(&gatherer);
     }
     return gather_streams(&gatherer, status, &names);
+}
+
+bool status_tell_refused(const struct status *status)
+{
+    for (size_t i = 0; i < status->refused.count; i++) {
+        console_error("%s", status->refused.texts[i]);
+    }
+    return status->refused.count > 0;
 }
 
 void status_release(struct status *status)

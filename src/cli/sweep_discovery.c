@@ -236,11 +236,12 @@ take_info(struct sweep_discovery *discovery, const struct request *info, struct 
     return rc;
 }
 
-/* A stream that alone is the matter: told once, for as long as there is any. */
+/* A stream that alone is the matter: told once, for as long as there is any; where this is the only round each. */
 static void pass_by(struct sweep_discovery *discovery, const struct request *request)
 {
     struct impel_error err;
-    bool told = discovery->refused > 0 && discovery->refused + 1 >= discovery->round;
+    bool told =
+        discovery->refused > 0 && discovery->refused + 1 >= discovery->round && !discovery->strict;
 
     for (size_t i = 0; i < discovery->list->count; i++) {
         struct swept *swept = discovery->list->items[i];
@@ -252,6 +253,9 @@ static void pass_by(struct sweep_discovery *discovery, const struct request *req
     tell(discovery, "store-error", told ? IMPEL_DEBUG : IMPEL_ERROR,
          "the stream could not be asked for its groups",
          &(struct impel_event){.stream = request->stream, .error = bytes_of(err.text)});
+    if (discovery->refused == 0) {
+        discovery->refusal = err;
+    }
     discovery->refused = discovery->round;
 }
 
@@ -272,8 +276,7 @@ static int take_answer(struct sweep_discovery *discovery,
     if (request->status == IMPEL_ERR_WRONG_TYPE && !(given && discovery->strict)) {
         return IMPEL_OK; /* no stream, or not any more */
     }
-    if (!discovery->strict &&
-        (request->status == IMPEL_ERR_AUTH || request->status == IMPEL_ERR_CORRUPT)) {
+    if (session_stream_refused(request->status)) {
         pass_by(discovery, request);
         return IMPEL_OK;
     }
@@ -306,7 +309,8 @@ int sweep_discovery_check(const struct sweep_discovery *discovery, struct impel_
     const struct sweep_choices *choices = discovery->choices;
     char quoted[64];
 
-    for (size_t i = 0; i < choices->count; i++) {
+    /* What could not be asked may have them. */
+    for (size_t i = 0; i < choices->count && discovery->refused == 0; i++) {
         const struct text_list *groups = &choices->items[i].options->group_names;
         for (size_t j = 0; j < groups->count; j++) {
             struct impel_bytes group = bytes_of(groups->texts[j]);

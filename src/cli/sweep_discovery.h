@@ -27,8 +27,10 @@ struct sweep_discovery {
     struct arena arena;        /* of the names */
     struct impel_bytes *names; /* to be asked about */
     size_t count, at;
-    int status;       /* of the last failed request, so that it is said once */
-    uint64_t refused; /* the last round in which a stream could not be asked; likewise */
+    int status; /* of the last failed request, so that it is said once */
+    uint64_t
+        refused; /* the last round in which a stream could not be asked; told once unless strict */
+    struct impel_error refusal; /* of the first of them */
 };
 
 void sweep_discovery_init(struct sweep_discovery *discovery,
@@ -41,8 +43,8 @@ int64_t sweep_discovery_deadline(const struct sweep_discovery *discovery, int64_
 /* The next request; NULL where there is none now, or memory is out. */
 struct request *sweep_discovery_next(struct sweep_discovery *discovery, int64_t now_ms);
 /* Takes its answer and frees it. An error ends the round; another follows in time. A stream that is
- * out of this user's reach or damaged keeps nobody from the others: but for a strict round it is told
- * and passed by, and what is swept of it stays. */
+ * out of this user's reach or damaged keeps nobody from the others: it is told and
+ * passed by, and what is swept of it stays. */
 int sweep_discovery_done(struct sweep_discovery *discovery,
                          struct request *request,
                          int64_t now_ms,

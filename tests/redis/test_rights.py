@@ -73,6 +73,39 @@ def a_stream_out_of_reach_keeps_no_sweep_from_the_others(tmp):
     equal(daemon.err().count("NOPERM"), 1)
 
 
+@test
+def a_stream_out_of_reach_that_is_named_keeps_nobody_from_the_others(tmp):
+    scene = Scene(tmp)
+    rights = [*RULES["sweep"], *RULES["oncall"], "+xtrim", "+scan", "+type", "~ours:*", "~impel:{ours:*"]
+
+    def begin():
+        scene.begin([r for r in rights if "orders" not in r])
+        for stream in "ours:1", "theirs:1", "theirs:2", "ours:2":
+            scene.client.xadd(stream, {"n": 1})
+            scene.client.xgroup_create(stream, "g", "0")
+            scene.client.xack(stream, "g", scene.client.xreadgroup("g", "gone", {stream: ">"})[0][1][0][0])
+            scene.client.xadd(stream, {"n": 2})
+            scene.client.xreadgroup("g", "gone", {stream: ">"})
+    named = [word for stream in ("theirs:1", "ours:1", "theirs:2", "ours:2") for word in ("--stream", stream)]
+    for which in named, ["--stream", "*"]:
+        for group in (["--group", "g"], ["--group", "g", "--group", "g*"]):
+            begin()
+            for call in (["sweep", "--report", "--json"], ["sweep", "--dry-run", "--requeue", "--json"],
+                         ["status", "--json"], ["top", "--once", "--interval", "1ms"],
+                         ["sweep", "--once", "--requeue", "--trim", "--json", "--metrics-file", tmp / "prom"],
+                         ["trim", "--json"]):
+                done = scene.impel(*call, *which, *([] if call[0] == "trim" else group),
+                                   *([] if call[0] == "trim" else POLICY))
+                equal(done.code, 1, (call, done.err))
+                for stream in "theirs:1", "theirs:2":
+                    contains(done.err, "(the stream is '%s')" % stream)
+                    check(stream not in done.out, done.out)
+                contains(done.out, "ours:1")
+                contains(done.out, "ours:2")
+            equal([scene.client.xlen(s) for s in ("ours:1", "ours:2", "theirs:1")], [1, 1, 2], "requeued and trimmed")
+            contains((tmp / "prom").read_text(), 'impel_sweeps_total{stream="ours:1",group="g"} 1')
+
+
 ROLES = {"worker": worker, "sweep": sweep, "oncall": oncall}
 
 
