@@ -31,7 +31,9 @@ struct sweeper {
     int64_t metrics_ms;  /* when it was written last */
     bool metrics_failed; /* and that was said */
     struct sweep_pace pace;
-    sigset_t before; /* the signals that are blocked while nothing waits */
+    bool answered;               /* by a store, be it with an error */
+    struct impel_error no_store; /* what answers is none: why it ends */
+    sigset_t before;             /* the signals that are blocked while nothing waits */
 };
 
 static volatile sig_atomic_t stopped;
@@ -100,7 +102,8 @@ static bool within_budget(struct sweeper *sweeper)
     return true;
 }
 
-/* 1 = it was answered, 0 = nothing was to be asked (`request` is NULL), negative = a signal came. */
+/* 1 = it was answered, 0 = nothing was to be asked (`request` is NULL), negative = a signal came, or what
+ * answers is no store and never was. */
 static int ask_next(struct sweeper *sweeper, struct request *request)
 {
     if (request == NULL) {
@@ -110,10 +113,16 @@ static int ask_next(struct sweeper *sweeper, struct request *request)
         request_free(request);
         return IMPEL_ERR_CANCELLED;
     }
+    if (request->status == IMPEL_ERR_PROTOCOL && !sweeper->answered) {
+        session_failure(request, &sweeper->no_store);
+        request_free(request);
+        return IMPEL_ERR_PROTOCOL;
+    }
+    sweeper->answered |= request->status != IMPEL_ERR_DISCONNECTED;
     return 1;
 }
 
-/* The next step of one group: 1 = it was asked, 0 = nothing is due, negative = a signal came. */
+/* The next step of one group: 1 = it was asked, 0 = nothing is due, negative = as ask_next(). */
 static int step_group(struct sweeper *sweeper, struct swept *swept)
 {
     struct group_sweep *group = &swept->sweep;
@@ -150,6 +159,9 @@ static int step_discovery(struct sweeper *sweeper, struct impel_error *err)
     }
     struct request *request = sweep_discovery_next(&sweeper->discovery, clock_now_ms());
     int rc = ask_next(sweeper, request);
+    if (rc == IMPEL_ERR_PROTOCOL) {
+        *err = sweeper->no_store;
+    }
     if (rc <= 0) {
         return rc;
     }
@@ -181,14 +193,14 @@ static bool step_trim(struct sweeper *sweeper)
     return false;
 }
 
-/* Between the steps of the groups: 1 = something was done. Errors of looking are told by the looking
- * itself, and are no reason to stop. */
+/* Between the steps of the groups: 1 = something was done, negative = as ask_next(). Errors of
+ * looking are told by the looking itself, and are no reason to stop. */
 static int step_aside(struct sweeper *sweeper)
 {
     struct impel_error err;
     int rc = step_discovery(sweeper, &err);
 
-    if (rc == IMPEL_ERR_CANCELLED) {
+    if (rc == IMPEL_ERR_CANCELLED || sweeper->no_store.status < 0) {
         return rc;
     }
     return step_trim(sweeper) || rc > 0;
@@ -202,7 +214,7 @@ static void forget_stream(void *user, struct impel_bytes stream)
 }
 
 /* One step of each group that has something to do, so that none waits for another's long pass. 1 =
- * there may be more, 0 = there is not, negative = a signal came. */
+ * there may be more, 0 = there is not, negative = as ask_next(). */
 static int step_groups(struct sweeper *sweeper)
 {
     int more = 0;
@@ -669,6 +681,10 @@ static int run(struct sweeper *sweeper, struct options *options, struct impel_er
     } else {
         sweep_on(sweeper);
         write_metrics(sweeper);
+        if (sweeper->no_store.status < 0) {
+            *err = sweeper->no_store;
+            rc = err->status;
+        }
     }
     if (rc == IMPEL_OK && once && sweeper->discovery.refused > 0) {
         *err = sweeper->discovery.refusal;

@@ -236,7 +236,8 @@ take_info(struct sweep_discovery *discovery, const struct request *info, struct 
     return rc;
 }
 
-/* A stream that alone is the matter: told once, for as long as there is any; where this is the only round each. */
+/* A stream that alone is the matter: told once, for as long as there is any; where this is the only
+ * round each. */
 static void pass_by(struct sweep_discovery *discovery, const struct request *request)
 {
     struct impel_error err;

@@ -81,6 +81,7 @@ static bool hopeless(int status)
     case IMPEL_ERR_WRONG_TYPE:
     case IMPEL_ERR_READ_ONLY:
     case IMPEL_ERR_CORRUPT:
+    case IMPEL_ERR_PROTOCOL:
     case IMPEL_ERR_VERSION:
     case IMPEL_ERR_FORKED:
     case IMPEL_ERR_UNSUPPORTED:

@@ -1,10 +1,14 @@
 #!/usr/bin/python3
 """The same commands on a Redis: only --store differs."""
+import contextlib
 import json
 import socket
 import threading
 
-from impeltest import (contains, equal, impel, impel_ok, json_lines, main, start_redis, test)
+import redis
+
+from impeltest import (check, contains, equal, impel, impel_argv, impel_ok, json_lines, main, start,
+                       start_redis, test, wait_for)
 
 
 def server(tmp):
@@ -104,20 +108,30 @@ def a_server_that_is_not_there_is_told(tmp):
 
 
 class NoRedis(threading.Thread):
-    """Something else listens there: it answers as a web server does."""
+    """Something else listens there: it answers as a web server does, or as it is told to."""
 
-    def __init__(self):
+    def __init__(self, answer=b"HTTP/1.1 400 Bad Request\r\n\r\n", port=0):
         super().__init__(daemon=True)
-        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.answer, self.answered = answer, 0
+        self.socket = socket.create_server(("127.0.0.1", port))
         self.port = self.socket.getsockname()[1]
         self.start()
 
     def run(self):
         while True:
-            connection, _ = self.socket.accept()
-            with connection:
+            try:
+                connection, _ = self.socket.accept()
+            except OSError:
+                return
+            with connection, contextlib.suppress(OSError):
                 connection.recv(1000)
-                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                connection.sendall(self.answer)
+            self.answered += 1
+
+    def end(self):
+        self.socket.shutdown(socket.SHUT_RDWR)
+        self.join()
+        self.socket.close()
 
 
 @test
@@ -137,6 +151,46 @@ def what_cannot_be_worked_on_ends_a_worker_with_a_word(tmp):
         equal(done.code, code, done.err)
         contains(done.err.splitlines()[-1], part)
         equal("s3cret" in done.err or "wr0ng" in done.err, False, done.err)
+
+
+DAEMONS = [["run", "--stream", "s", "--group", "g", "--", "true"],
+           ["sweep", "--stream", "s", "--group", "g"],
+           ["sweep", "--stream", "*", "--group", "*"],
+           ["sweep", "--requeue", "--stream", "s", "--group", "g"]]
+
+
+@test
+def what_is_no_redis_is_not_tried_for_ever(tmp):
+    for answer in b"HTTP/1.1 400 Bad\r\n\r\n", b"SSH-2.0-OpenSSH_9.2\r\n", b"\x15\x03\x01\0\x02\x02\x46":
+        store = "redis://127.0.0.1:%d" % NoRedis(answer).port
+        for daemon in DAEMONS:
+            for wait in [], ["--connect-timeout", "1h"]:
+                done = impel(daemon[0], *wait, *daemon[1:], store=store)
+                equal(done.code, 1, done.err)
+                contains(done.err, "this is no Redis server: not a RESP reply")
+                check("trying again" not in done.err, done.err)
+
+
+@test
+def what_stands_in_a_server_s_place_for_a_while_is_outlived(tmp):
+    server, port = start_redis(tmp)
+    store = "redis://127.0.0.1:%d" % port
+    impel_ok("call", "XGROUP", "CREATE", "s", "g", "0", "MKSTREAM", store=store)
+    daemons = [start(impel_argv(*words, store=store), tmp) for words in DAEMONS]
+    client = redis.Redis(port=port)
+    wait_for(lambda: len(client.client_list()) >= 6, what="all of them to be there")
+    server.kill()
+    other = NoRedis(port=port)
+    wait_for(lambda: other.answered > 5 * len(daemons), what="all of them to have met it")
+    other.end()
+    start_redis(tmp, port=port)
+    impel_ok("call", "XGROUP", "CREATE", "s", "g", "0", "MKSTREAM", store=store)
+    impel_ok("add", "--stream", "s", "n=1", store=store)
+    there = redis.Redis(port=port)
+    wait_for(lambda: there.xinfo_groups("s")[0]["last-delivered-id"] != b"0-0", what="the worker to be back")
+    for daemon in daemons:
+        wait_for(lambda: "is back" in daemon.err() or "answers again" in daemon.err(), what=daemon.err())
+        equal(daemon.stop().code, 0, daemon.err())
 
 
 @test

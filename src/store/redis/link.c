@@ -71,17 +71,18 @@ static void link_pause(struct link *link)
 
 /* ---- the end of a connection ---- */
 
-/* Everything that waits fails if the link has been down for as long as it is to be waited for. */
+/* Everything that waits fails if the link has been down for as long as it is to be waited for, or this is no
+ * Redis at all. */
 static void link_give_up(struct link *link, const struct impel_error *err)
 {
     struct redis_store *store = link->store;
     uint64_t down_ms = uv_now(store->loop) - link->down_since_ms;
 
-    if (down_ms < (uint64_t)store->url.give_up_ms) {
+    if (down_ms < (uint64_t)store->url.give_up_ms && err->status != IMPEL_ERR_PROTOCOL) {
         return;
     }
     if (store->url.give_up_ms > 0 && link == &store->main && !store->own &&
-        !link->said_unreachable) {
+        !link->said_unreachable && err->status != IMPEL_ERR_PROTOCOL) {
         link->said_unreachable = true;
         store_say(store, "unreachable", 3, "no connection within %lld ms: %s",
                   (long long)store->url.give_up_ms, err->text);
@@ -114,9 +115,13 @@ static void link_lost(void *user, const struct impel_error *why)
     struct impel_error err;
     bool was_up = link->state == LINK_READY;
 
-    /* A timeout is one of this connection: who asked may try again. */
-    (void)error_set(&err, why->status == IMPEL_ERR_TIMEOUT ? IMPEL_ERR_DISCONNECTED : why->status,
-                    "redis at %s: %s", store->url.shown, why->text);
+    /* A timeout is one of this connection: who asked may try again. Just so where there was a Redis before:
+     * something stands in its place for a while. Where there never was one, there will be none. */
+    bool passes =
+        why->status == IMPEL_ERR_TIMEOUT || (why->status == IMPEL_ERR_PROTOCOL && store->greeted);
+    bool no_redis = why->status == IMPEL_ERR_PROTOCOL && !store->greeted;
+    (void)error_set(&err, passes ? IMPEL_ERR_DISCONNECTED : why->status, "redis at %s: %s%s",
+                    store->url.shown, no_redis ? "this is no Redis server: " : "", why->text);
     link->conn = NULL;
     if (was_up) {
         link->down_since_ms = uv_now(store->loop);
@@ -125,7 +130,7 @@ static void link_lost(void *user, const struct impel_error *why)
     /* On its own loop the store serves one question after another: there the answer says it. */
     if (!link->said_down && link == &store->main && (was_up || !store->own)) {
         link->said_down = true;
-        store_say(store, "disconnected", 2, "%s; trying again", err.text);
+        store_say(store, "disconnected", 2, no_redis ? "%s" : "%s; trying again", err.text);
     }
     link_fail_sent(link, &err);
     if (!was_up) {
@@ -320,6 +325,7 @@ static void link_greeted(struct link *link)
 
     link->state = LINK_READY;
     link->attempts = 0;
+    store->greeted = true;
     if (link->said_down) {
         store_say(store, "reconnected", 1, "redis at %s is back", store->url.shown);
         link->said_down = false;

@@ -112,6 +112,7 @@ struct redis_store {
     unsigned unblocks; /* CLIENT UNBLOCKs under way: no read is sent meanwhile */
     bool old;          /* before 6.2, or nothing is known */
     bool native;       /* an `impel serve`: it has a command for each script */
+    bool greeted;      /* by a Redis, at least once */
     bool said_evicts;  /* that the server's maxmemory-policy endangers streams */
     int64_t clock_offset_ms; /* the server's wall clock - ours */
     uint64_t seed;
