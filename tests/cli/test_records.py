@@ -50,7 +50,7 @@ def the_pipeline_gives_the_same_by_entry_as_by_file(tmp):
     store = "lmdb:%s?sync=process" % (tmp / "db")
     impel_ok("add", "--stream", "s", "--jsonl", head, store=store, deadline_s=120)
     done = impel("run", "--stream", "s", "--group", "g", "--concurrency", "4", "--until-idle", "--",
-                 "sh", "-c", "%s >> %s/out" % (PIPELINE, tmp), store=store, deadline_s=1700)
+                 "sh", "-c", "%s >> %s/out" % (PIPELINE, tmp), store=store, deadline_s=7000)
     equal(done.code, 0, done.err)
     got = (tmp / "out").read_bytes()
     equal(sorted(got.splitlines()) == sorted(want.splitlines()), True, "the results differ")
