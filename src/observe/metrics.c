@@ -6,6 +6,8 @@
 
 #include "base/json.h"
 
+#include <sys/stat.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -315,13 +317,30 @@ static int write_all(int fd, struct impel_bytes bytes)
     return 0;
 }
 
-int metrics_write(const struct metrics *metrics, const char *path, struct impel_error *err)
+/* What a rename would put a file in the place of: a link stays one, a device is not to be replaced. */
+static bool replaceable(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) < 0 || S_ISREG(st.st_mode) ||
+           S_ISDIR(st.st_mode); /* that rename refuses */
+}
+
+int metrics_write(const struct metrics *metrics, const char *given, struct impel_error *err)
 {
     int rc = IMPEL_OK;
     int fd = -1;
     char *temporary = NULL;
+    char *real = realpath(given, NULL);
+    const char *path = real != NULL ? real : given; /* a new one, or out of reach */
     struct buf buf;
     buf_init(&buf, TEXT_SIZE_MAX);
+    if (!replaceable(path)) {
+        rc = error_set(err, IMPEL_ERR_INVALID,
+                       "cannot write the metrics file %s: it is not a regular file, and would be "
+                       "replaced by one",
+                       path);
+        goto done;
+    }
     metrics_text(metrics, &buf);
     if (buf_status(&buf) < 0 || asprintf(&temporary, "%s.%d.tmp", path, (int)getpid()) < 0) {
         temporary = NULL;
@@ -341,6 +360,7 @@ done:
         (void)close(fd);
     }
     free(temporary);
+    free(real);
     buf_release(&buf);
     return rc;
 }

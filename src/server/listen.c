@@ -138,7 +138,7 @@ static void remove_stale(const char *path)
     struct stat st;
     int fd = -1;
 
-    if (strlen(path) >= sizeof(address.sun_path) || lstat(path, &st) < 0 || !S_ISSOCK(st.st_mode)) {
+    if (lstat(path, &st) < 0 || !S_ISSOCK(st.st_mode)) {
         return;
     }
     memcpy(address.sun_path, path, strlen(path) + 1);
@@ -168,8 +168,15 @@ static bool folder_exists(const char *path)
 
 static int listen_unix(struct server *server, const char *path, struct impel_error *err)
 {
-    struct listener *listener = listener_new(server, err);
+    struct listener *listener = NULL;
+    size_t size_max = sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1;
 
+    /* libuv would cut it off, and give one without a name to an empty one. */
+    if (path[0] == '\0' || strlen(path) > size_max) {
+        return error_set(err, IMPEL_ERR_INVALID,
+                         "--unix %s: the path of a socket has 1 to %zu bytes", path, size_max);
+    }
+    listener = listener_new(server, err);
     if (listener == NULL) {
         return IMPEL_ERR_LIMIT;
     }

@@ -260,10 +260,18 @@ static void make_run_id(struct server *server)
     }
 }
 
-static int loop_open(struct server *server)
+static int loop_failed(int code, struct impel_error *err)
 {
-    if (uv_loop_init(&server->loop) < 0) {
-        return IMPEL_ERR_NOMEM;
+    return error_set(err, code == UV_ENOMEM ? IMPEL_ERR_NOMEM : IMPEL_ERR_IO,
+                     "the server could not be made: %s%s", uv_strerror(code),
+                     code == UV_EMFILE ? "; raise the limit (ulimit -n)" : "");
+}
+
+static int loop_open(struct server *server, struct impel_error *err)
+{
+    int code = uv_loop_init(&server->loop);
+    if (code < 0) {
+        return loop_failed(code, err);
     }
     server->loop_open = true;
     uv_check_init(&server->loop, &server->check);
@@ -273,8 +281,9 @@ static int loop_open(struct server *server)
     uv_signal_init(&server->loop, &server->signals[0]);
     uv_signal_init(&server->loop, &server->signals[1]);
     uv_signal_init(&server->loop, &server->signals[2]);
-    if (uv_async_init(&server->loop, &server->wake, on_wake) < 0) {
-        return IMPEL_ERR_IO;
+    code = uv_async_init(&server->loop, &server->wake, on_wake);
+    if (code < 0) {
+        return loop_failed(code, err);
     }
     server->expiry.data = server;
     server->check.data = server->tick.data = server->wake.data = server;
@@ -293,13 +302,16 @@ static int server_start(struct server *server, struct impel_error *err)
         .wake = wake_from_thread,
         .user = server,
     };
-    int rc = loop_open(server);
+    int rc = loop_open(server, err);
 
+    if (rc < 0) {
+        return rc;
+    }
     /* Left to itself the allocator raises these with every large buffer that is freed, and keeps what
      * one client's large request took for good. */
     (void)mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
     (void)mallopt(M_TRIM_THRESHOLD, KEPT_FREE_BYTES);
-    rc = rc < 0 ? rc : row_table_init(&server->rows);
+    rc = row_table_init(&server->rows);
     rc = rc < 0 ? rc : wait_init(server);
     if (rc < 0) {
         return error_set(err, rc, "the server could not be made: %s", status_text(rc));

@@ -3,9 +3,11 @@
 #include "await.h"
 #include "lmdb/help.h"
 #include "store/lmdb/check.h"
+#include "store/lmdb/compact.h"
 #include "store/lmdb/store.h"
 
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <signal.h>
@@ -222,6 +224,68 @@ TEST(the_data_file_replaced_by_a_copy)
     CHECK(system(command) == 0);
     busy(url, "copy.db was removed or replaced");
     child_refused(&child, "copy.db was");
+    free(url);
+    free(path);
+}
+
+/* However a file is named, all who have it open share its locks. A link may lead to a file that is yet
+ * to be made, from another folder, and through a second link. */
+TEST(a_symbolic_link_leads_to_the_same_store)
+{
+    char *path = strdup(help_path("real.db"));
+    char *first = strdup(help_path("link.db"));
+    char *folder = strdup(help_path("folder"));
+    char *second = strdup(help_path("folder/link2.db"));
+    char *url = strdup(help_url("folder/link2.db", "?sync=process"));
+    char file[300];
+
+    CHECK(mkdir(folder, 0700) == 0);
+    CHECK(symlink("real.db", first) == 0 && symlink("../link.db", second) == 0);
+    struct child child = child_start(url);
+    CHECK(access(path, F_OK) == 0);
+    (void)snprintf(file, sizeof(file), "%s-wake", path);
+    CHECK(access(file, F_OK) == 0);
+    (void)snprintf(file, sizeof(file), "%s-wake", second);
+    CHECK(access(file, F_OK) < 0);
+    struct store *store = help_open(help_url("real.db", "?sync=process"));
+    struct request *length = help_request(REQUEST_INFO, "s", "");
+    CHECK(help_run(store, length) == IMPEL_OK && length->info.length > 0);
+    request_free(length);
+    CHECK(lmdb_check(first, NULL, NULL, NULL, NULL) == IMPEL_OK);
+    CHECK(lmdb_compact(first, NULL, NULL) == IMPEL_ERR_BUSY); /* the child is there */
+    store_close(store);
+    CHECK(unlink(path) == 0);
+    child_refused(&child, "real.db was");
+    free(path);
+    free(first);
+    free(folder);
+    free(second);
+    free(url);
+}
+
+TEST(a_link_to_itself_is_no_store)
+{
+    char *path = strdup(help_path("loop.db"));
+    struct store *store = NULL;
+    struct impel_error err = {0};
+
+    CHECK(symlink("loop.db", path) == 0);
+    CHECK(store_open(help_url("loop.db", ""), NULL, &store, &err) == IMPEL_ERR_IO && store == NULL);
+    CHECK(strstr(err.text, "loop.db: Too many levels") != NULL);
+    free(path);
+}
+
+/* A second name of the other kind cannot be told from the file, but that somebody has it open can. */
+TEST(a_hard_link_to_a_store_in_use_is_refused)
+{
+    char *url = strdup(help_url("one.db", "?sync=process"));
+    char *path = strdup(help_path("one.db"));
+    struct child child = child_start(url);
+
+    CHECK(link(path, help_path("two.db")) == 0);
+    busy(help_url("two.db", ""), "under another name");
+    CHECK(unlink(path) == 0);
+    child_refused(&child, "one.db was");
     free(url);
     free(path);
 }

@@ -2,6 +2,9 @@
 #include "observe/metrics.h"
 #include "tap.h"
 
+#include <sys/stat.h>
+
+#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -131,6 +134,29 @@ TEST(a_file_that_cannot_be_written_is_an_error)
     metrics_free(metrics);
     CHECK(rc == IMPEL_ERR_IO);
     CHECK(strstr(error.text, "/no/such/folder/metrics") != NULL);
+}
+
+TEST(what_is_no_file_is_not_replaced_and_a_link_stays_one)
+{
+    char folder[] = "/tmp/impel-metrics-XXXXXX";
+    CHECK(mkdtemp(folder) != NULL && chdir(folder) == 0);
+    CHECK(mkfifo("fifo", 0600) == 0 && symlink("fifo", "to-fifo") == 0);
+    CHECK(symlink("file", "to-file") == 0 && close(creat("file", 0600)) == 0);
+    struct metrics *metrics = make();
+    struct impel_error error = {0};
+    struct stat st;
+    CHECK(metrics_write(metrics, "fifo", &error) == IMPEL_ERR_INVALID);
+    CHECK(strstr(error.text, "not a regular file") != NULL);
+    CHECK(metrics_write(metrics, "to-fifo", NULL) == IMPEL_ERR_INVALID);
+    CHECK(stat("to-fifo", &st) == 0 && S_ISFIFO(st.st_mode));
+    CHECK(metrics_write(metrics, "to-file", &error) == IMPEL_OK);
+    CHECK(lstat("to-file", &st) == 0 && S_ISLNK(st.st_mode));
+    CHECK(stat("file", &st) == 0 && st.st_size > 0);
+    CHECK(metrics_write(metrics, ".", NULL) == IMPEL_ERR_IO);
+    metrics_free(metrics);
+    CHECK(unlink("fifo") == 0 && unlink("to-fifo") == 0 && unlink("file") == 0 &&
+          unlink("to-file") == 0);
+    CHECK(chdir("/") == 0 && rmdir(folder) == 0);
 }
 
 TAP_MAIN

@@ -84,6 +84,13 @@ TEST(what_is_no_url)
         }
         CHECK(err.status == IMPEL_ERR_INVALID && err.text[0] != '\0');
     }
+    char path[120] = "///";
+    memset(path + 3, 'x', sizeof(path) - 4); /* libuv would connect to a shorter one */
+    CHECK(redis_url_parse(path, true, &url, NULL) == IMPEL_ERR_INVALID);
+    path[109] = '\0';
+    CHECK(redis_url_parse(path, true, &url, NULL) == IMPEL_OK);
+    redis_url_release(&url);
+    CHECK(redis_url_parse("///a%00b", true, &url, NULL) == IMPEL_ERR_INVALID);
     CHECK(redis_url_parse("//:hunter2%zz@h", false, &url, &err) == IMPEL_ERR_INVALID);
     CHECK(strstr(err.text, "hunter2") == NULL);
 }

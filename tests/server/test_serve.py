@@ -5,7 +5,7 @@ import subprocess
 
 import redis
 
-from impeltest import check, contains, equal, impel, main, run, skip, test, wait_for
+from impeltest import check, contains, equal, impel, impel_argv, main, run, skip, test, wait_for
 from served import SERVE, Served, error_of
 
 
@@ -273,6 +273,13 @@ def what_cannot_be_used_is_named_as_it_is(tmp):
     done = impel("serve", "--unix", tmp / "nowhere" / "sock", store=db)
     equal(done.code, 1, done.err)
     contains(done.err, "cannot listen on %s: no such file or directory" % (tmp / "nowhere" / "sock"))
+    for path in ["", "/tmp/" + "x" * 103]:
+        done = impel("serve", "--unix", path, store=db)
+        equal(done.code, 2, done.err)
+        contains(done.err, "the path of a socket has 1 to 107 bytes")
+    done = run(["sh", "-c", 'ulimit -n 6 && exec "$@"', "sh", *impel_argv("serve", "--unix", tmp / "sock", store=db)])
+    equal(done.code, 1, done.err)
+    contains(done.err, "too many open files; raise the limit")
 
 
 main()

@@ -632,23 +632,25 @@ static int check_pages(const char *path, struct impel_error *err)
     return rc;
 }
 
-int lmdb_check(const char *path,
+int lmdb_check(const char *given,
                lmdb_check_report report,
                void *user,
                struct lmdb_check_counts *counts,
                struct impel_error *err)
 {
+    char path[PATH_MAX];
     struct checking checking = {.report = report, .user = user};
     struct env_options options = {.path = path, .sync = SIDE_SYNC_KEEP, .must_exist = true};
     struct lmdb_env *env = NULL;
     struct impel_error found = {0};
     struct stat st;
 
-    if (stat(path, &st) < 0) {
-        return error_set(err, errno == ENOENT ? IMPEL_ERR_NOT_FOUND : IMPEL_ERR_IO, "%s: %s", path,
+    if (stat(given, &st) < 0) {
+        return error_set(err, errno == ENOENT ? IMPEL_ERR_NOT_FOUND : IMPEL_ERR_IO, "%s: %s", given,
                          strerror(errno));
     }
-    int rc = env_check_folder(path, err);
+    int rc = env_follow(given, path, err);
+    rc = rc < 0 ? rc : env_check_folder(path, err);
     rc = rc < 0 ? rc : env_check_file(path, err);
     if (rc < 0) {
         return rc;
@@ -666,5 +668,5 @@ int lmdb_check(const char *path,
     if (counts != NULL) {
         *counts = checking.counts;
     }
-    return rc < 0 ? error_set(err, rc, "%s: %s", path, found.text) : IMPEL_OK;
+    return rc < 0 ? error_set(err, rc, "%s", found.text) : IMPEL_OK;
 }

@@ -15,7 +15,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -144,14 +143,9 @@ int lmdb_compact(const char *path, struct lmdb_compact_sizes *sizes, struct impe
 {
     struct env_options options = {.path = path, .sync = SIDE_SYNC_KEEP, .must_exist = true};
     struct lmdb_env *env = NULL;
-    char *real = NULL;
     int rc = env_open(&options, &env, err);
 
-    if (rc >= 0) {
-        real = realpath(path, NULL); /* a link stays one */
-        rc = real == NULL ? failed(path, "its place", errno, err) : compact(env, real, sizes, err);
-    }
+    rc = rc < 0 ? rc : compact(env, env->path, sizes, err);
     env_close(env);
-    free(real);
     return rc;
 }

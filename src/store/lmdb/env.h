@@ -110,6 +110,9 @@ void room_begin(struct lmdb_env *env, struct lmdb_txn *txn);
 
 /* ---- opening (open.c) ---- */
 
+/* Where the path leads, in `text` of PATH_MAX bytes: the file's own name, which need not be there yet.
+ * The other two files lie beside it, whatever symbolic links lead to it. */
+int env_follow(const char *path, char *text, struct impel_error *err);
 /* Is the folder of the path one that LMDB works on? */
 int env_check_folder(const char *path, struct impel_error *err);
 /* What can be seen wrong with the file before LMDB maps it; a missing or empty one is fine. */

@@ -45,9 +45,10 @@ static uint64_t file_inode(const char *path)
 
 static int refuse(const struct lmdb_env *env, int file, struct impel_error *err)
 {
+    /* A hard link is a file's second name, and beside each name lie other side files. */
     return error_set(err, IMPEL_ERR_BUSY,
-                     "%s: other processes have it open, but %s%s was removed or replaced under "
-                     "them: stop them first",
+                     "%s: other processes have it open under another name, or %s%s was removed or "
+                     "replaced under them: stop them first",
                      env->path, env->path, suffixes[file]);
 }
 

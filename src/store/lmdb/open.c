@@ -26,11 +26,39 @@ static const struct {
     {OCFS2_SUPER_MAGIC, "OCFS2"},
 };
 
+enum {
+    LINKS_MAX = 40, /* as many as the kernel follows */
+};
+
 /* The folder of a path, in `text` of PATH_MAX bytes. */
 static const char *folder_of(const char *path, char *text)
 {
     (void)snprintf(text, PATH_MAX, "%s", path);
     return dirname(text);
+}
+
+int env_follow(const char *path, char *text, struct impel_error *err)
+{
+    char link[PATH_MAX], folder[PATH_MAX];
+    size_t size = strlen(path);
+
+    for (int hops = 0; hops < LINKS_MAX && size < PATH_MAX; hops++) {
+        memmove(text, path, size + 1);
+        ssize_t n = readlink(text, link, sizeof(link) - 1);
+        if (n < 0) {
+            return IMPEL_OK; /* no link, or nothing yet */
+        }
+        link[n] = '\0';
+        path = link;
+        size = (size_t)n;
+        if (link[0] != '/') {
+            int full = snprintf(text, PATH_MAX, "%s/%s", folder_of(text, folder), link);
+            path = text;
+            size = full < PATH_MAX ? (size_t)full : PATH_MAX;
+        }
+    }
+    int code = size < PATH_MAX ? ELOOP : ENAMETOOLONG;
+    return error_set(err, IMPEL_ERR_IO, "%s: %s", path, strerror(code));
 }
 
 int env_check_folder(const char *path, struct impel_error *err)

@@ -1,6 +1,8 @@
 /* url.c -- reads a server's URL. The password is never repeated in an error. */
 #include "store/redis/url.h"
 
+#include <sys/un.h>
+
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -279,7 +281,11 @@ int redis_url_parse(const char *rest, bool is_unix, struct redis_url *url, struc
     rc = rc < 0 ? rc : parse_login(url, &at, login_end != NULL ? login_end : end, err);
     if (rc >= 0 && is_unix) {
         url->path = end > at ? unquoted(at, (size_t)(end - at), &size) : NULL;
-        rc = url->path == NULL ? bad(err, "there is no path") : IMPEL_OK;
+        bool fits = size < sizeof(((struct sockaddr_un *)NULL)->sun_path);
+        rc = url->path == NULL ? bad(err, "there is no path")
+             : !fits || size != strlen(url->path)
+                 ? bad(err, "this is no path that a socket can have")
+                 : IMPEL_OK;
     } else if (rc >= 0) {
         rc = parse_place(url, at, end, err);
     }
