@@ -14,8 +14,8 @@
 #include <stdlib.h>
 
 enum {
-    WAIT_MS = 500, /* before a store that refuses is asked again */
-    METRICS_MS = 1000,
+    WAIT_MS = 500,     /* before a store that refuses is asked again */
+    METRICS_MS = 1000, /* and one more for each group, of which each is 2 KB in the file */
     REST_MAX_MS = 60000,
 };
 
@@ -483,7 +483,7 @@ static void sweep_on(struct sweeper *sweeper)
             return;
         }
         int64_t now_ms = clock_now_ms();
-        if (now_ms - sweeper->metrics_ms >= METRICS_MS) {
+        if (now_ms - sweeper->metrics_ms >= METRICS_MS + (int64_t)sweeper->list.count) {
             sweeper->metrics_ms = now_ms;
             write_metrics(sweeper);
         }

@@ -90,7 +90,8 @@ const struct option_spec option_table[] = {
      OPTION_FLAG, COMMAND_RUN | COMMAND_ADD, 0, 0, AT(no_create), false},
     {"metrics-file", "PATH", NULL, NULL, NULL,
      "Write the counters there, in the text form of Prometheus, every second and at the end. The file "
-     "is replaced in one step, so a reader never sees half of it.",
+     "is replaced in one step, so a reader never sees half of it. A sweep of many groups takes another "
+     "millisecond for each.",
      OPTION_TEXT, COMMAND_RUN | COMMAND_SWEEP, 0, 0, AT(metrics_file), false},
 
     {"once", NULL, NULL, NULL, NULL,

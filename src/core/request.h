@@ -257,8 +257,9 @@ struct request {
                                               close; may free the request: the store is done with
                                               it before it calls */
     void *owner;                           /* the submitter's */
-    bool left; /* nobody waits for it any more, but the store has it still: request_free() puts
-                             itself off until the store lets go */
+    /* Nobody waits for it any more, but the store has it still: request_free() puts itself off until
+     * the store lets go. */
+    bool left;
     struct request *next; /* the store's queue */
     void *store_data;     /* the store's, while it has the request */
     struct arena arena;   /* inputs and outputs live here */

@@ -3,6 +3,8 @@
 comes and goes."""
 import json
 
+import redis
+
 from everystore import add, both_stores, call, every_store, read, status
 from impeltest import (check, contains, equal, impel, impel_argv, impel_ok, json_lines, main, start, test,
                        wait_for)
@@ -172,13 +174,35 @@ def one_pass_goes_through_the_groups_in_turns(tmp):
 
 
 @test
+def the_counters_of_many_groups_are_written_less_often(tmp):
+    db, prom = tmp / "db", tmp / "prom"
+    server = start(impel_argv("serve", "--unix", tmp / "sock", store="lmdb:%s?sync=process" % db), tmp)
+    server.wait_for_output("serving")
+    pipe = redis.Redis(unix_socket_path=str(tmp / "sock")).pipeline(transaction=False)
+    for number in range(3000):
+        pipe.xgroup_create("s", "g%d" % number, "0", mkstream=True)
+    pipe.execute()
+    daemon = start(impel_argv("sweep", "--stream", "s", "--group", "*", "--budget", "0", "--metrics-file", prom,
+                              store="unix://%s" % (tmp / "sock")), tmp)
+
+    def written(files):
+        """When the next two that have all groups were written: each is a file of its own."""
+        if prom.exists() and prom.stat().st_size > 3000 * 1000:
+            files.add(prom.stat().st_mtime_ns)
+        return len(files) > 1 and sorted(files)
+    first, second = wait_for(lambda files=set(): written(files), what="two files of metrics", pause_s=0.05)[:2]
+    check(second - first > 2e9, "written again after %d ms" % ((second - first) / 1e6))
+    equal(daemon.stop().code, 0)
+    equal(prom.read_text().count("impel_sweeps_total{"), 3000)
+
+
+@test
 def a_thousand_streams_in_one_sweep(tmp):
     db = tmp / "db"
     lines = "".join('{"n":%d}\n' % n for n in range(3))
     impel_ok("add", "--stream", "many", "--jsonl", store=db, stdin=lines)
     server = start(impel_argv("serve", "--unix", tmp / "sock", store="lmdb:%s?sync=process" % db), tmp)
     server.wait_for_output("serving")
-    import redis
     client = redis.Redis(unix_socket_path=str(tmp / "sock"), decode_responses=True)
     pipe = client.pipeline(transaction=False)
     for number in range(1000):

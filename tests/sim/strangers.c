@@ -75,6 +75,7 @@ struct world {
     struct consumer consumers[CONSUMERS];
     int numbers, names, added;
     struct sweep *sweeps[SWEEPS];
+    struct replay_item looked_at; /* by who replays */
     char text[256];
     jmp_buf abandon;
 };
@@ -466,7 +467,6 @@ static void sweep_acts(size_t index)
  * that it was put back already. */
 static void replay(void)
 {
-    static struct replay_item old;
     struct model_stream *dead = state_stream(&world->model.state, bytes_of("s:dead"));
     struct replay_run run = {0, 1};
     bool back = chance(50);
@@ -480,10 +480,10 @@ static void replay(void)
     if (id_parse(original, 0, &item.original_id) < 0) {
         fail("a record without its original's ID");
     }
-    if (old.field_count != 0 && chance(20)) {
-        item = old;
+    if (world->looked_at.field_count != 0 && chance(20)) {
+        item = world->looked_at;
     }
-    old = item;
+    world->looked_at = item;
     item.runs = &run;
     item.run_count = 1;
     struct request *request = request_on(REQUEST_REPLAY);
