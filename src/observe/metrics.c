@@ -325,16 +325,16 @@ static bool replaceable(const char *path)
            S_ISDIR(st.st_mode); /* that rename refuses */
 }
 
-int metrics_write(const struct metrics *metrics, const char *given, struct impel_error *err)
+int metrics_write(const struct metrics *metrics, const char *path, struct impel_error *err)
 {
     int rc = IMPEL_OK;
     int fd = -1;
     char *temporary = NULL;
-    char *real = realpath(given, NULL);
-    const char *path = real != NULL ? real : given; /* a new one, or out of reach */
+    char *real = realpath(path, NULL);
+    const char *target = real != NULL ? real : path; /* a new one, or out of reach */
     struct buf buf;
     buf_init(&buf, TEXT_SIZE_MAX);
-    if (!replaceable(path)) {
+    if (!replaceable(target)) {
         rc = error_set(err, IMPEL_ERR_INVALID,
                        "cannot write the metrics file %s: it is not a regular file, and would be "
                        "replaced by one",
@@ -342,13 +342,13 @@ int metrics_write(const struct metrics *metrics, const char *given, struct impel
         goto done;
     }
     metrics_text(metrics, &buf);
-    if (buf_status(&buf) < 0 || asprintf(&temporary, "%s.%d.tmp", path, (int)getpid()) < 0) {
+    if (buf_status(&buf) < 0 || asprintf(&temporary, "%s.%d.tmp", target, (int)getpid()) < 0) {
         temporary = NULL;
         rc = error_set(err, IMPEL_ERR_NOMEM, "no memory for the metrics file %s", path);
         goto done;
     }
     fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0 || write_all(fd, buf_bytes(&buf)) != 0 || rename(temporary, path) != 0) {
+    if (fd < 0 || write_all(fd, buf_bytes(&buf)) != 0 || rename(temporary, target) != 0) {
         rc = error_set(err, IMPEL_ERR_IO, "cannot write the metrics file %s: %s", path,
                        strerror(errno));
         if (fd >= 0) {

@@ -632,30 +632,30 @@ static int check_pages(const char *path, struct impel_error *err)
     return rc;
 }
 
-int lmdb_check(const char *given,
+int lmdb_check(const char *path,
                lmdb_check_report report,
                void *user,
                struct lmdb_check_counts *counts,
                struct impel_error *err)
 {
-    char path[PATH_MAX];
+    char file[PATH_MAX];
     struct checking checking = {.report = report, .user = user};
-    struct env_options options = {.path = path, .sync = SIDE_SYNC_KEEP, .must_exist = true};
+    struct env_options options = {.path = file, .sync = SIDE_SYNC_KEEP, .must_exist = true};
     struct lmdb_env *env = NULL;
     struct impel_error found = {0};
     struct stat st;
 
-    if (stat(given, &st) < 0) {
-        return error_set(err, errno == ENOENT ? IMPEL_ERR_NOT_FOUND : IMPEL_ERR_IO, "%s: %s", given,
+    if (stat(path, &st) < 0) {
+        return error_set(err, errno == ENOENT ? IMPEL_ERR_NOT_FOUND : IMPEL_ERR_IO, "%s: %s", path,
                          strerror(errno));
     }
-    int rc = env_follow(given, path, err);
-    rc = rc < 0 ? rc : env_check_folder(path, err);
-    rc = rc < 0 ? rc : env_check_file(path, err);
+    int rc = env_follow(path, file, err);
+    rc = rc < 0 ? rc : env_check_folder(file, err);
+    rc = rc < 0 ? rc : env_check_file(file, err);
     if (rc < 0) {
         return rc;
     }
-    rc = check_pages(path, &found);
+    rc = check_pages(file, &found);
     rc = rc < 0 ? rc : env_open(&options, &env, &found);
     if (rc == IMPEL_ERR_CORRUPT) {
         struct impel_error same = found;

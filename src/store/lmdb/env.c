@@ -586,14 +586,15 @@ env_share(struct lmdb_env *env, const struct env_options *options, struct impel_
     return rc;
 }
 
-int env_open(const struct env_options *given, struct lmdb_env **out, struct impel_error *err)
+int env_open(const struct env_options *options, struct lmdb_env **out, struct impel_error *err)
 {
     struct lmdb_env *env = NULL;
     char path[PATH_MAX];
-    struct env_options at_path = *given, *options = &at_path;
-    int rc = env_follow(given->path, path, err);
+    struct env_options followed = *options;
+    int rc = env_follow(options->path, path, err);
 
-    options->path = path;
+    options = &followed;
+    followed.path = path;
     rc = rc < 0 ? rc : env_check_folder(path, err);
     if (rc < 0) {
         return rc;
