@@ -21,6 +21,7 @@ enum {
     IN_KEEP_MAX = 1024 * 1024,     /* a larger buffer is given back once it is empty */
     KEEPALIVE_S = 15,              /* a host that vanished is noticed even when we say nothing */
     UNSENT_TIMEOUT_MS = 20 * 1000, /* bytes that no one acknowledges for this long end it */
+    LOOP_LATE_MS = 100,            /* a loop that comes later than this was not running */
 };
 
 enum conn_state {
@@ -52,7 +53,8 @@ struct net_conn {
     bool stream_ready;                    /* `stream` is an initialised handle */
     bool retry;                           /* `stream` is being closed to try the next address */
     bool writing;                         /* `flight` belongs to the kernel until write_done() */
-    unsigned pending; /* handles and requests that libuv still has: freed at 0 */
+    unsigned pending;        /* handles and requests that libuv still has: freed at 0 */
+    uint64_t connect_due_ms; /* when its timer is to go off; tells how late the loop came */
     int64_t expect_ms;
     const char *expect_what;
     uint8_t *in; /* what has arrived */
@@ -144,11 +146,27 @@ static void given_up(uv_timer_t *timer)
     conn_fail(conn, IMPEL_ERR_TIMEOUT, text);
 }
 
+static void expired(uv_timer_t *timer);
+
+static void connect_begins(struct net_conn *conn)
+{
+    uv_update_time(conn->loop);
+    conn->connect_due_ms = uv_now(conn->loop) + (uint64_t)conn->limits.connect_timeout_ms;
+    uv_timer_start(&conn->timer, expired, (uint64_t)conn->limits.connect_timeout_ms, 0);
+}
+
 /* The loop looks at timers before it looks at sockets, so who was stopped for longer comes here although
- * the answer is there: the end comes only after one more look. */
+ * the answer is there: the end comes only after one more look. A connection takes several (the name, each
+ * address), so it has all of its time once more where nobody ran the loop meanwhile. */
 static void expired(uv_timer_t *timer)
 {
-    uv_timer_start(timer, given_up, 1, 0);
+    struct net_conn *conn = timer->data;
+
+    if (conn->state < CONN_OPEN && uv_now(conn->loop) > conn->connect_due_ms + LOOP_LATE_MS) {
+        connect_begins(conn);
+    } else {
+        uv_timer_start(timer, given_up, 1, 0);
+    }
 }
 
 void net_expect(struct net_conn *conn, int64_t idle_ms, const char *what)
@@ -463,8 +481,7 @@ struct net_conn *net_connect(uv_loop_t *loop,
     uv_timer_init(loop, &conn->timer);
     conn->timer.data = conn;
     conn->pending = 1;
-    uv_update_time(loop);
-    uv_timer_start(&conn->timer, expired, (uint64_t)limits->connect_timeout_ms, 0);
+    connect_begins(conn);
     if (conn->path != NULL) {
         conn_try(conn);
     } else {

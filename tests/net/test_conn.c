@@ -255,6 +255,29 @@ TEST(an_answer_that_came_while_it_was_stopped_is_taken)
     close(answered[1]);
 }
 
+/* The owner of the loop has something else to do. */
+static void be_busy(uint64_t ms)
+{
+    uint64_t until_ms = uv_hrtime() / 1000000 + ms;
+
+    while (uv_hrtime() / 1000000 < until_ms) {
+    }
+}
+
+TEST(time_in_which_nobody_ran_the_loop_is_none_to_connect_in)
+{
+    const struct net_limits quick = {500, 1 << 20, 1 << 20};
+
+    begin(live_silent, &quick);
+    be_busy(700);
+    while (!opened && !closed) {
+        uv_run(&loop, UV_RUN_NOWAIT);
+        be_busy(2);
+    }
+    CHECK(opened && !closed);
+    end();
+}
+
 TEST(closing_while_it_connects_tells_nothing)
 {
     begin(live_echo, &wide);
