@@ -1,6 +1,7 @@
 /* test_file.c -- files that are full, damaged, foreign, newer, or may not be written. */
 #include "lmdb/help.h"
 #include "store/lmdb/check.h"
+#include "store/lmdb/env.h"
 #include "store/lmdb/store.h"
 
 #include <linux/magic.h>
@@ -632,6 +633,16 @@ TEST(a_file_cut_off_is_refused)
 }
 
 /* Rows that contradict each other. */
+/* A folder stands for what can be opened and not mapped: whoever is told of damage takes a copy's place. */
+TEST(what_cannot_be_looked_at_is_not_called_damaged)
+{
+    struct impel_error err = {0};
+
+    CHECK(env_check_pages(help_folder(), true, &err) == IMPEL_ERR_IO);
+    printf("# %s\n", err.text);
+    CHECK(strstr(err.text, "damaged") == NULL && strstr(err.text, "No such device") != NULL);
+}
+
 TEST(the_check_finds_what_does_not_add_up)
 {
     struct lmdb_check_counts counts;

@@ -325,7 +325,11 @@ static int format_sync(struct lmdb_env *env, const struct disk_meta *meta, struc
     side_boot(boot);
     if (meta->loose != 0 && memcmp(boot, meta->boot, sizeof(boot)) != 0) {
         struct impel_error found = {0};
-        if (check_contents(env, NULL, NULL, &found) < 0) {
+        int rc = check_contents(env, NULL, NULL, &found);
+        if (rc < 0 && rc != IMPEL_ERR_CORRUPT) {
+            return error_set(err, rc, "%s", found.text); /* it could not be looked at */
+        }
+        if (rc < 0) {
             return error_set(err, IMPEL_ERR_CORRUPT,
                              "%s was written with sync=process and the machine went down: %s; see "
                              "`impel check`",

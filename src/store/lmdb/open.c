@@ -202,10 +202,12 @@ int env_check_pages(const char *path, bool whole, struct impel_error *err)
     if (rc >= 0 && (whole || is < should_be || is <= ENV_WALK_SIZE_MAX)) {
         rc = pages_check(path, &found);
     }
-    return rc < 0 ? error_set(err, rc,
-                              "%s is damaged (%s): see `impel check`, and restore it from a copy",
-                              path, found.text)
-                  : IMPEL_OK;
+    if (rc == IMPEL_ERR_CORRUPT) {
+        return error_set(err, rc,
+                         "%s is damaged (%s): see `impel check`, and restore it from a copy", path,
+                         found.text);
+    }
+    return rc < 0 ? error_set(err, rc, "%s: its pages: %s", path, found.text) : IMPEL_OK;
 }
 
 int env_sync_folder(const char *path)

@@ -343,7 +343,8 @@ static int file_map(const char *path, struct file *file)
     } else {
         map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
         if (map == MAP_FAILED) {
-            rc = error_set(file->err, IMPEL_ERR_NOMEM, "%s", strerror(errno));
+            rc = error_set(file->err, errno == ENOMEM ? IMPEL_ERR_NOMEM : IMPEL_ERR_IO, "%s",
+                           strerror(errno));
         }
     }
     close(fd);
