@@ -48,7 +48,7 @@ int command_read(struct options *options, struct impel_error *err)
         .store = store,
         .stream = stream,
         .start = options->start,
-        .end = id_is_zero(options->end) ? ID_MAX : options->end,
+        .end = option_given(options, "end") ? options->end : ID_MAX,
         .count = (uint64_t)options->count,
         .reverse = options->reverse,
         .entry = print_entry,

@@ -161,7 +161,7 @@ static int conclude(struct mover *mover)
         "stay parked: the group has their original before it already, pending "
         "or not delivered yet");
     if (mover->unplaced > 0) {
-        say(mover->unplaced, "stay parked: nothing in them says where they belong");
+        say(mover->unplaced, "stay parked, the first for this reason:");
         console_note("record %s: %s", mover->unplaced_first, mover->unplaced_why);
     }
     return counts[REPLAY_GONE] + counts[REPLAY_STANDS] + mover->unplaced > 0 ? EXIT_FAILED
@@ -182,7 +182,7 @@ static int move(struct dead *dead, enum replay_mode mode, struct impel_error *er
         rc = rc < 0 ? rc : last;
         progress_end(&mover.progress);
     }
-    if (rc < 0 && mover.counts[REPLAY_DONE] > 0) {
+    if (rc < 0 && !mover.dry && mover.counts[REPLAY_DONE] > 0) {
         console_note("%llu were %s before that", (unsigned long long)mover.counts[REPLAY_DONE],
                      mode == REPLAY_DROP ? "dropped" : "replayed");
     }

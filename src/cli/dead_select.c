@@ -57,7 +57,7 @@ bool dead_selects(const struct dead *dead)
 
     return dead->id_count > 0 || dead->match_count > 0 || options->reason != NULL ||
            options->group != NULL || options->older_than_ms > 0 || options->newer_than_ms > 0 ||
-           !id_is_zero(options->start) || !id_is_zero(options->end);
+           !id_is_zero(options->start) || option_given(options, "end");
 }
 
 /* ---- the walk ---- */
@@ -67,8 +67,9 @@ struct walking {
     dead_record_fn *record;
     void *user;
     uint64_t *seen;
-    uint64_t met; /* entries of this walk, records or not */
-    bool skipped; /* an entry that is no record was seen */
+    uint64_t met;            /* entries of this walk, records or not */
+    uint64_t meant, unmeant; /* records that were passed on, and that were not */
+    bool skipped;            /* an entry that is no record was seen */
     struct impel_error *err;
     struct impel_error failure; /* what the record's function said */
 };
@@ -88,8 +89,10 @@ static int pass(void *user, struct impel_bytes stream, const struct entry *entry
         return 1;
     }
     if (!is_meant(walking->dead, &record)) {
+        walking->unmeant++;
         return 1;
     }
+    walking->meant++;
     int rc = walking->record(walking->user, &record, &walking->failure);
     return rc < 0 ? rc : 0;
 }
@@ -153,31 +156,61 @@ static void note_missing(struct missing *missing, struct impel_id id)
     }
 }
 
+/* What was named and is not meant by the other options, of `--stream` too, is not passed on in silence. */
+static void note_unmeant(uint64_t count)
+{
+    if (count > 0) {
+        console_note(
+            "%llu of the records that were named %s passed over: the other options mean others",
+            (unsigned long long)count, count == 1 ? "was" : "were");
+    }
+}
+
+/* The records that were named, as far as the other options mean them as well. */
+static int walk_named(struct walking *walking, struct impel_id end)
+{
+    const struct dead *dead = walking->dead;
+    struct missing missing = {0};
+    char name[100];
+    int rc = IMPEL_OK;
+
+    for (size_t i = 0; rc >= 0 && i < dead->id_count; i++) {
+        struct impel_id id = dead->ids[dead->options->reverse ? dead->id_count - 1 - i : i];
+        if (id_compare(id, dead->options->start) < 0 || id_compare(id, end) > 0 ||
+            (dead->limit > 0 && walking->meant == dead->limit)) {
+            walking->unmeant++;
+            continue;
+        }
+        walking->met = 0;
+        rc = walk_range(walking, id, id, 1);
+        if (rc >= 0 && walking->met == 0) {
+            note_missing(&missing, id);
+        }
+    }
+    if (rc >= 0) {
+        note_unmeant(walking->unmeant);
+    }
+    if (rc >= 0 && missing.count > 0) {
+        rc = error_set(walking->err, IMPEL_ERR_NOT_FOUND, "there is no record %s%s in '%s'",
+                       missing.ids, missing.count > MISSING_NAMED ? " and others" : "",
+                       bytes_quote(dead->dead_letter, name, sizeof(name)));
+    }
+    return rc;
+}
+
 int dead_walk(
     struct dead *dead, dead_record_fn *record, void *user, uint64_t *seen, struct impel_error *err)
 {
     struct walking walking = {
         .dead = dead, .record = record, .user = user, .seen = seen, .err = err};
-    struct impel_id end = id_is_zero(dead->options->end) ? ID_MAX : dead->options->end;
-    struct missing missing = {0};
-    char name[100];
+    struct impel_id end = option_given(dead->options, "end") ? dead->options->end : ID_MAX;
     int rc = IMPEL_OK;
 
-    end = id_compare(end, dead->last_id) > 0 ? dead->last_id : end;
-    if (dead->id_count == 0 && dead->exists) {
+    if (dead->id_count > 0) {
+        rc = walk_named(&walking, end);
+    } else if (dead->exists) {
+        end = id_compare(end, dead->last_id) > 0 ? dead->last_id : end;
         rc = walk_range(&walking, dead->options->start, end, dead->limit);
-    }
-    for (size_t i = 0; rc >= 0 && i < dead->id_count; i++) {
-        walking.met = 0;
-        rc = walk_range(&walking, dead->ids[i], dead->ids[i], 1);
-        if (rc >= 0 && walking.met == 0) {
-            note_missing(&missing, dead->ids[i]);
-        }
-    }
-    if (rc >= 0 && missing.count > 0) {
-        rc = error_set(err, IMPEL_ERR_NOT_FOUND, "there is no record %s%s in '%s'", missing.ids,
-                       missing.count > MISSING_NAMED ? " and others" : "",
-                       bytes_quote(dead->dead_letter, name, sizeof(name)));
     }
     if (rc >= 0 && walking.skipped) {
         console_note(

@@ -182,10 +182,30 @@ def show_has_it_all_and_stats_count(tmp, store):
           [["1", "max-deliveries", "s", "b"], ["1", "rejected", "s", "b"]])
 
 
+@embedded
+def named_records_are_meant_by_the_other_options_too(tmp, store):
+    mixed(store)
+    raw(store).execute_command("XADD", "s:dead", "6-0", "n", "5", "n", "x", *facts(b"other", b"6-7"))
+    for args, want, passed in [(["--limit", "1", "2-0", "4-0"], ["1"], "1 of the records that were named was"),
+                               (["--reverse", "2-0", "4-0"], ["3", "1"], None),
+                               (["--start", "2-0", "--end", "3-0", "1-0", "2-0", "4-0"], ["1"],
+                                "2 of the records that were named were"),
+                               (["5-0", "6-0"], ["4"], "1 of the records that were named was"),
+                               (["--end", "0-0", "1-0"], [], "1 of the records that were named was"),
+                               (["--end", "0-0"], [], None)]:
+        done = dead(store, "list", "--stream", "s", "--json", *args)
+        equal([r["fields"]["n"][0] for r in json_lines(done.out)], want, args)
+        equal((passed or "") in done.err, True, done.err)
+        equal("passed over" in done.err, passed is not None, done.err)
+    equal(dead(store, "drop", "--stream", "s", "6-0").out, "0 dropped\n")
+    equal(impel("read", "--stream", "s:dead", "--end", "0-0", store=store).out, "")
+
+
 @every_store
 def drop_takes_what_is_named_and_no_more(tmp, store):
     mixed(store)
     refused(["drop", "--stream", "s"], "--all", store=store)
+    equal(dead(store, "drop", "--stream", "s", "--end", "0-0").out, "0 dropped\n")
     equal(dead(store, "drop", "--stream", "s", "--dry-run").out.splitlines()[-1],
           "5 would be dropped")
     equal(dead(store, "drop", "--stream", "s", "--older-than", "5d", "--limit", "1").out,
@@ -205,6 +225,11 @@ def drop_takes_what_is_named_and_no_more(tmp, store):
 def other_groups_get_nothing_unasked(tmp, store):
     park_many(store, 3)
     call(store, "XGROUP", "CREATE", "s", "audit", "$")
+    for stream in "ts":
+        call(store, "XADD", "graves", "*", "original_id", "1-0", "original_stream", stream, "original_group", "g",
+             "f", "v")
+    done = impel("dead", "replay", "--dead-letter", "graves", "--dry-run", store=store)
+    equal((done.code, "would be added to 't'" in done.out, "before that" in done.err), (2, True, False), done.err)
     for more in ([], ["--dry-run"]):
         refused(["replay", "--stream", "s", *more], "'audit'", "--in-place", "--to", "--all-groups",
                 store=store)
@@ -264,7 +289,8 @@ def records_of_other_tools_are_understood(tmp, store):
     equal(records[0]["fields"], {"a": ["\x00", "2"], "error": "x", "attempts": "7"})
     done = dead(store, "replay", "--stream", "s", "--strip", "attempts", "--strip", "error", code=1)
     equal(done.out, "1 replayed\n")
-    contains(done.err, "record 7-0: there is no field of an entry in it")
+    contains(done.err, "1 stay parked, the first for this reason:\nimpel dead: record 7-0: there is no field of "
+                       "an entry in it")
     contains(done.err, "no records of dead letters")
     equal(entries(store, "s")[0][1], [b"a", b"\x00", b"a", b"2"])
     client.execute_command("XADD", "graves", "5-0", "original_id", "1-1", "reason", "x", "a", "2")
