@@ -239,18 +239,30 @@ int reply_status(struct impel_bytes text)
     return IMPEL_ERR_REPLY;
 }
 
+/* What an error says, without the place in the script that it came from. */
+static struct impel_bytes without_script(struct impel_bytes text)
+{
+    const char *at = memmem(text.data, text.size, " script: ", strlen(" script: "));
+
+    return at == NULL ? text
+                      : (struct impel_bytes){text.data, (size_t)(at - (const char *)text.data)};
+}
+
 void op_refusal(const struct op *op, const struct value *reply, struct impel_error *err)
 {
-    char text[300], stream[100], keys[140] = "";
+    char text[300], stream[100], more[140] = "";
     int status = reply_status(reply->bytes);
 
-    if (status == IMPEL_ERR_AUTH && op->request != NULL && op->request->stream.size > 0) {
-        (void)snprintf(keys, sizeof(keys), " (the stream is '%s')",
+    if (status == IMPEL_ERR_READ_ONLY) {
+        (void)snprintf(more, sizeof(more), " (give the address of its primary)");
+    } else if ((status == IMPEL_ERR_AUTH || status == IMPEL_ERR_WRONG_TYPE) &&
+               op->request != NULL && op->request->stream.size > 0) {
+        (void)snprintf(more, sizeof(more), " (the stream is '%s')",
                        bytes_quote(op->request->stream, stream, sizeof(stream)));
     }
     (void)error_set(err, status, "redis at %s: %s: %s%s", op->store->url.shown,
                     op->request != NULL ? request_name(op->request->kind) : op->kind->name,
-                    bytes_quote(reply->bytes, text, sizeof(text)), keys);
+                    bytes_quote(without_script(reply->bytes), text, sizeof(text)), more);
 }
 
 enum op_next op_refused(struct op *op, const struct value *reply)
