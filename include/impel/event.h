@@ -46,7 +46,9 @@ struct impel_event {
     int64_t idle_ms;             /* how long the entry had been abandoned; -1 = says nothing */
     uint64_t due;                /* of a sweep: abandoned and due, but nobody was free to take it */
     uint64_t not_due;            /* of a sweep: abandoned, but not idle for long enough yet */
-    struct impel_bytes target;   /* where it went: the consumer that has it now, the copy's ID */
+    struct impel_bytes
+        target; /* where it went: the consumer that has it now, the copy's ID; what did
+                                    not take it: the dead-letter stream */
 };
 
 #ifdef __cplusplus

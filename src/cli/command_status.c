@@ -152,7 +152,7 @@ static int print_status(const struct status *status, bool json, struct impel_err
         write_json(&out, status);
     } else {
         write_table(&out, status);
-        if (status->stream_count + status->refused.count == 0) {
+        if (status->stream_count == 0) {
             console_note("there is nothing to show in this store");
         }
     }
@@ -176,7 +176,7 @@ int command_status(struct options *options, struct impel_error *err)
     if (rc >= 0) {
         rc = status_gather(&status, store, options, err);
     }
-    if (rc >= 0) {
+    if (rc >= 0 && (status.stream_count > 0 || status.refused.count == 0)) {
         rc = print_status(&status, options->json, err);
     }
     if (rc >= 0) {

@@ -32,7 +32,9 @@ struct sweeper {
     bool metrics_failed; /* and that was said */
     struct sweep_pace pace;
     bool answered;               /* by a store, be it with an error */
-    struct impel_error no_store; /* what answers is none: why it ends */
+    struct impel_error no_store; /* what answers is none, or nothing does: why it ends */
+    int64_t give_up_ms;          /* --connect-timeout; 0 = never */
+    int64_t lost_since_ms;       /* when it was asked what reached no server; 0 = the last did */
     sigset_t before;             /* the signals that are blocked while nothing waits */
 };
 
@@ -102,10 +104,12 @@ static bool within_budget(struct sweeper *sweeper)
     return true;
 }
 
-/* 1 = it was answered, 0 = nothing was to be asked (`request` is NULL), negative = a signal came, or what
- * answers is no store and never was. */
+/* 1 = it was answered, 0 = nothing was to be asked (`request` is NULL), negative = a signal came, what
+ * answers is no store and never was, or there was no server for as long as it is to be waited for. */
 static int ask_next(struct sweeper *sweeper, struct request *request)
 {
+    int64_t asked_ms = clock_now_ms();
+
     if (request == NULL) {
         return 0;
     }
@@ -118,7 +122,17 @@ static int ask_next(struct sweeper *sweeper, struct request *request)
         request_free(request);
         return IMPEL_ERR_PROTOCOL;
     }
-    sweeper->answered |= request->status != IMPEL_ERR_DISCONNECTED;
+    bool lost = request->status == IMPEL_ERR_DISCONNECTED;
+    sweeper->answered |= !lost;
+    sweeper->lost_since_ms = !lost                        ? 0
+                             : sweeper->lost_since_ms > 0 ? sweeper->lost_since_ms
+                                                          : asked_ms;
+    if (lost && sweeper->give_up_ms > 0 &&
+        clock_now_ms() - sweeper->lost_since_ms >= sweeper->give_up_ms) {
+        session_failure(request, &sweeper->no_store);
+        request_free(request);
+        return IMPEL_ERR_DISCONNECTED;
+    }
     return 1;
 }
 
@@ -159,7 +173,7 @@ static int step_discovery(struct sweeper *sweeper, struct impel_error *err)
     }
     struct request *request = sweep_discovery_next(&sweeper->discovery, clock_now_ms());
     int rc = ask_next(sweeper, request);
-    if (rc == IMPEL_ERR_PROTOCOL) {
+    if (rc == IMPEL_ERR_PROTOCOL || rc == IMPEL_ERR_DISCONNECTED) {
         *err = sweeper->no_store;
     }
     if (rc <= 0) {
@@ -234,9 +248,12 @@ static int step_groups(struct sweeper *sweeper)
 
 /* ---- once ---- */
 
-/* A beat on behalf of nobody in each group. Those of a stream that alone is the matter are over with that. */
+/* A beat on behalf of nobody in each group. Those of a stream that alone is the matter are over with that.
+ * 1, or 0 if all are. */
 static int beat_all(struct sweeper *sweeper, struct impel_error *err)
 {
+    int any = 0;
+
     for (size_t i = 0; i < sweeper->list.count; i++) {
         struct swept *swept = sweeper->list.items[i];
         struct group_sweep *group = &swept->sweep;
@@ -254,14 +271,15 @@ static int beat_all(struct sweeper *sweeper, struct impel_error *err)
             group_sweep_failed(group, look);
         }
         request_free(look);
-        if (rc < 0 && !swept->over && !(rc == IMPEL_ERR_NO_GROUP && swept->found)) {
+        if (rc < 0 && !swept->over) {
             return rc;
         }
+        any |= !swept->over;
         if (stop_wanted()) {
             return error_set(err, IMPEL_ERR_CANCELLED, "stopped before the pass began");
         }
     }
-    return IMPEL_OK;
+    return any;
 }
 
 /* Beats until silence means something, as long as the slowest row asks. */
@@ -273,9 +291,9 @@ static int watch_beats(struct sweeper *sweeper, struct impel_error *err)
         int64_t own_ms = sweeper->list.items[i]->sweep.policy.dead_after_ms;
         dead_after_ms = own_ms > dead_after_ms ? own_ms : dead_after_ms;
     }
-    while (sweeper->list.count > 0 && clock_now_ms() - begun_ms <= dead_after_ms) {
+    while (clock_now_ms() - begun_ms <= dead_after_ms) {
         int rc = beat_all(sweeper, err);
-        if (rc < 0) {
+        if (rc <= 0) {
             return rc;
         }
         if (wait_ms(sweeper, liveness_interval_ms(dead_after_ms))) {
@@ -384,6 +402,7 @@ static int sweep_all(struct sweeper *sweeper, struct impel_error *err)
 static int first_failure(const struct sweeper *sweeper, struct impel_error *err)
 {
     const struct group_sweep *failed = NULL;
+    unsigned long long park_failed = 0;
 
     for (size_t i = 0; i < sweeper->list.count; i++) {
         const struct swept *swept = sweeper->list.items[i];
@@ -394,10 +413,17 @@ static int first_failure(const struct sweeper *sweeper, struct impel_error *err)
              (session_stream_refused(failed->status) && !session_stream_refused(group->status)))) {
             failed = group;
         }
+        for (size_t j = 0; j < group->report_count; j++) {
+            park_failed += group->reports[j].park_failed;
+        }
     }
-    return failed == NULL
+    if (failed != NULL) {
+        return error_set(err, failed->status, "the sweep failed: %s", failed->error.text);
+    }
+    return park_failed == 0
                ? IMPEL_OK
-               : error_set(err, failed->status, "the sweep failed: %s", failed->error.text);
+               : error_set(err, IMPEL_ERR_IO, "%llu %s could not be parked: still pending",
+                           park_failed, park_failed == 1 ? "entry" : "entries");
 }
 
 static int sweep_once(struct sweeper *sweeper, bool json, struct impel_error *err)
@@ -408,6 +434,9 @@ static int sweep_once(struct sweeper *sweeper, bool json, struct impel_error *er
     rc = rc < 0 ? rc : sweep_all(sweeper, err);
     int failed = first_failure(sweeper, &failure);
     while (rc >= 0 && (failed >= 0 || session_stream_refused(failed)) && step_trim(sweeper)) {
+    }
+    if (failed >= 0 && sweeper->trim.failed > 0) {
+        failed = error_set(&failure, IMPEL_ERR_IO, "not all streams could be trimmed");
     }
     if (rc >= 0 && sweeper->trim.wanted && stop_wanted()) {
         rc = error_set(err, IMPEL_ERR_CANCELLED, "stopped before all was done");
@@ -444,12 +473,12 @@ static int preview(struct sweeper *sweeper, const struct options *options, struc
             .json = options->json,
         };
         rc = sweep_preview_print(&shown, group->stream, group->group, err);
+        rc = rc == IMPEL_ERR_NO_GROUP && swept->found ? IMPEL_OK : rc; /* gone since */
         if (session_stream_refused(rc)) {
             console_error("%s", err->text);
             failed = true;
             rc = IMPEL_OK;
         }
-        rc = rc == IMPEL_ERR_NO_GROUP && swept->found ? IMPEL_OK : rc; /* gone since */
     }
     while (rc >= 0 && options->dry_run && step_trim(sweeper)) {
     }
@@ -516,34 +545,59 @@ static int action_of(const struct options *options, unsigned *action, struct imp
     return IMPEL_OK;
 }
 
-/* A requeue into a stream with another group is refused before anything is done. The step itself
- * refuses it too: where the other group comes later, and where a pattern found the stream, of which
- * others need not suffer. */
-static int check_groups(struct sweeper *sweeper, struct impel_error *err)
+/* Every park would fail. */
+static int check_dead_letter(const struct group_sweep *group,
+                             const struct request *info,
+                             struct impel_error *err)
 {
+    char name[64];
+
+    if (info->status != IMPEL_ERR_WRONG_TYPE) {
+        return IMPEL_OK;
+    }
+    return error_set(err, IMPEL_ERR_INVALID,
+                     "the dead-letter stream '%s' is no stream: the key holds something else",
+                     bytes_quote(group->dead_letter, name, sizeof(name)));
+}
+
+static int
+check_groups(const struct group_sweep *group, const struct request *info, struct impel_error *err)
+{
+    char stream[64];
+
+    if (info->status < 0 || info->info.group_count <= 1 ||
+        (group->action & (CLAIM_REQUEUE | CLAIM_ALL_GROUPS)) != CLAIM_REQUEUE) {
+        return IMPEL_OK;
+    }
+    return error_set(err, IMPEL_ERR_INVALID,
+                     "the stream '%s' has %zu groups, and what is requeued would be new work to "
+                     "all of them: give --all-groups if that is wanted, or use --hand-over",
+                     bytes_quote(group->stream, stream, sizeof(stream)), info->info.group_count);
+}
+
+/* What cannot go well is refused before anything is done. The steps themselves refuse it too: where it
+ * comes later, where a pattern found the stream, of which others need not suffer, and where the store
+ * does not answer yet. */
+static int check_places(const struct sweeper *sweeper, struct impel_error *err)
+{
+    static int (*const checks[])(const struct group_sweep *group, const struct request *info,
+                                 struct impel_error *err) = {check_groups, check_dead_letter};
     int rc = IMPEL_OK;
 
     for (size_t i = 0; rc >= 0 && i < sweeper->list.count; i++) {
         const struct swept *swept = sweeper->list.items[i];
-        const struct group_sweep *group = &swept->sweep;
-        char stream[64];
-        if ((group->action & (CLAIM_REQUEUE | CLAIM_ALL_GROUPS)) != CLAIM_REQUEUE ||
-            !swept->stream_given) {
-            continue;
+        const struct impel_bytes streams[] = {swept->sweep.stream, swept->sweep.dead_letter};
+        for (size_t j = 0; rc >= 0 && swept->stream_given && j < ARRAY_SIZE(streams); j++) {
+            struct request *info =
+                session_request(REQUEST_INFO, streams[j], (struct impel_bytes){NULL, 0});
+            rc = session_ask(sweeper->store, info, err);
+            bool asked = rc >= 0 || session_stream_refused(rc);
+            rc = asked ? checks[j](&swept->sweep, info, err) : rc;
+            request_free(info);
+            if (!asked) {
+                return rc == IMPEL_ERR_CANCELLED || rc == IMPEL_ERR_NOMEM ? rc : IMPEL_OK;
+            }
         }
-        struct request *info =
-            session_request(REQUEST_INFO, group->stream, (struct impel_bytes){NULL, 0});
-        rc = session_ask(sweeper->store, info, err);
-        if (rc < 0 && rc != IMPEL_ERR_CANCELLED) {
-            rc = IMPEL_OK; /* the steps will say so */
-        } else if (rc >= 0 && info->info.group_count > 1) {
-            rc = error_set(
-                err, IMPEL_ERR_INVALID,
-                "the stream '%s' has %zu groups, and what is requeued would be new work to "
-                "all of them: give --all-groups if that is wanted, or use --hand-over",
-                bytes_quote(group->stream, stream, sizeof(stream)), info->info.group_count);
-        }
-        request_free(info);
     }
     return rc;
 }
@@ -644,8 +698,10 @@ static int find_all(struct sweeper *sweeper, struct impel_error *err)
     while (rc > 0) {
         rc = step_discovery(sweeper, err);
     }
-    rc = rc < 0 ? rc : sweep_discovery_check(&sweeper->discovery, err);
-    if (rc >= 0 && sweeper->list.count == 0) {
+    if (rc >= 0) {
+        sweep_discovery_check(&sweeper->discovery);
+    }
+    if (rc >= 0 && sweeper->list.count == 0 && sweeper->discovery.refused == 0) {
         console_note("no stream and group in this store is meant: there is nothing to do");
     }
     return rc;
@@ -662,9 +718,10 @@ static int run(struct sweeper *sweeper, struct options *options, struct impel_er
     }
     sweeper->metrics_file = looks ? NULL : options->metrics_file;
     sweeper->pace.budget = options->budget;
+    sweeper->give_up_ms = once ? 0 : options->connect_timeout_ms;
     sweep_discovery_init(&sweeper->discovery, &sweeper->choices, &sweeper->list, once);
     rc = once ? find_all(sweeper, err) : IMPEL_OK;
-    rc = rc < 0 ? rc : check_groups(sweeper, err);
+    rc = rc < 0 ? rc : check_places(sweeper, err);
     if (rc < 0) {
         store_close(sweeper->store);
         return rc;

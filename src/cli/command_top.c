@@ -394,6 +394,9 @@ static int print_once(struct top *top,
     if (!top_arrange(top)) {
         return no_memory(err);
     }
+    if (top->now.stream_count == 0 && status_tell_refused(&top->now)) {
+        return EXIT_FAILED;
+    }
     top_summary(top, &line);
     console_outf("%s\n", line.text);
     top_heading(top, &line);

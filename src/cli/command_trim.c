@@ -153,12 +153,13 @@ static int trim_all(const struct options *options, struct store *store, struct i
     for (size_t i = 0; rc >= 0 && i < names.count; i++) {
         rc = trim_one(options, store, names.items[i], err);
         attention |= rc > 0;
-        if (session_stream_refused(rc)) {
+        if (may_pass_by(options, names.items[i], rc)) {
+            rc = IMPEL_OK;
+        } else if (session_stream_refused(rc)) {
             console_error("%s", err->text);
             failed = true;
             rc = IMPEL_OK;
         }
-        rc = may_pass_by(options, names.items[i], rc) ? IMPEL_OK : rc;
     }
     arena_release(&arena);
     return rc < 0 ? rc : failed ? EXIT_FAILED : attention ? EXIT_ATTENTION : EXIT_DONE;

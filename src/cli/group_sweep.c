@@ -8,6 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum {
+    PARK_FAILED_TOLD_MS = 60000,
+};
+
 const char *owner_state_name(enum owner_state state)
 {
     static const char *const names[] = {
@@ -79,7 +83,8 @@ int64_t group_sweep_deadline(const struct group_sweep *sweep, int64_t now_ms)
 
 static void tell(struct group_sweep *sweep, const struct worker_event *event)
 {
-    struct event_context context = {.streams = &sweep->stream, .group = sweep->group};
+    struct event_context context = {
+        .streams = &sweep->stream, .dead_letters = &sweep->dead_letter, .group = sweep->group};
     struct impel_event out;
 
     metrics_note(sweep->metrics, event);
@@ -199,19 +204,27 @@ static void take_settled(struct group_sweep *sweep, const struct request *claim)
                                            .attempt = claim->claim_from.reaped[i].deliveries,
                                            .name = claim->claim_from.owner});
     }
-    if (claim->claim_from.park_failed > 0) {
+}
+
+/* Once a minute: the same entries fail in every pass. */
+static void tell_park_failed(struct group_sweep *sweep, const struct request *claim, int64_t now_ms)
+{
+    if (claim->claim_from.park_failed > 0 &&
+        (sweep->park_failed_ms == 0 || now_ms - sweep->park_failed_ms >= PARK_FAILED_TOLD_MS)) {
+        sweep->park_failed_ms = now_ms;
         tell(sweep, &(struct worker_event){.kind = EVENT_PARK_FAILED,
                                            .count = claim->claim_from.park_failed,
                                            .text = claim->claim_from.park_error.text});
     }
 }
 
-static void take_claim(struct group_sweep *sweep, const struct request *claim)
+static void take_claim(struct group_sweep *sweep, const struct request *claim, int64_t now_ms)
 {
     struct owner_report *report =
         report_of(sweep, claim->claim_from.owner, claim->claim_from.state);
 
     take_settled(sweep, claim);
+    tell_park_failed(sweep, claim, now_ms);
     take_moved(sweep, claim);
     if (report != NULL) {
         report->state = claim->claim_from.state;
@@ -297,7 +310,7 @@ void group_sweep_done(struct group_sweep *sweep, struct request *request, int64_
         if (request->kind == REQUEST_LOOK) {
             take_look(sweep, request);
         } else if (request->kind == REQUEST_CLAIM_FROM) {
-            take_claim(sweep, request);
+            take_claim(sweep, request, now_ms);
         } else if (request->kind == REQUEST_DROP && request->leave.left) {
             tell(sweep, &(struct worker_event){.kind = EVENT_CONSUMER_DROPPED,
                                                .count = 1,

@@ -21,7 +21,8 @@ const struct option_spec option_table[] = {
      OPTION_TEXT, WITH_STORE, 0, 0, AT(store), false},
     {"connect-timeout", "DURATION", "0", NULL, NULL,
      "A server that cannot be reached is tried again for this long, at the start and whenever the "
-     "connection was lost; then the command fails. 0 = run and sweep try for ever, other commands once.",
+     "connection was lost; then the command fails. 0 = run, and sweep without --once, try for ever, all "
+     "else once.",
      OPTION_DURATION, (WITH_STORE | COMMAND_COPY) & ~(unsigned)COMMAND_SERVE, 0, 0,
      AT(connect_timeout_ms), false},
     {"stream", "STREAM", NULL, NULL, NULL,

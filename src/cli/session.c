@@ -162,7 +162,9 @@ int session_ask(struct store *store, struct request *request, struct impel_error
 
 bool session_stream_refused(int status)
 {
-    return status == IMPEL_ERR_AUTH || status == IMPEL_ERR_CORRUPT;
+    return status == IMPEL_ERR_AUTH || status == IMPEL_ERR_CORRUPT ||
+           status == IMPEL_ERR_WRONG_TYPE || status == IMPEL_ERR_NO_GROUP ||
+           status == IMPEL_ERR_NOT_FOUND;
 }
 
 int session_check_stream(struct store *store, struct impel_bytes stream, struct impel_error *err)

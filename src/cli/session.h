@@ -31,8 +31,8 @@ void session_stop_when(bool (*wanted)(void));
 int session_ask(struct store *store, struct request *request, struct impel_error *err);
 /* IMPEL_ERR_NOT_FOUND if there is no such stream, lest a misspelt name pass for an empty one. */
 int session_check_stream(struct store *store, struct impel_bytes stream, struct impel_error *err);
-/* True if only the stream is the matter that was asked about: this user has no rights to it, or it is damaged.
- * Then others can be asked all the same. */
+/* True if only the stream is the matter that was asked about: it is not there or has no such group, it is
+ * no stream, it is damaged, or this user has no rights to it. Then others can be asked all the same. */
 bool session_stream_refused(int status);
 /* The store's words for what a request failed of. */
 void session_failure(const struct request *request, struct impel_error *err);

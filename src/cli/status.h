@@ -63,9 +63,8 @@ struct status_stream {
 struct status {
     struct status_stream *streams;
     size_t stream_count;
-    struct text_list
-        refused; /* what was said of each stream that this user may not see, or that is damaged */
-    struct arena arena; /* all of it */
+    struct text_list refused; /* what was said of each stream that alone was the matter */
+    struct arena arena;       /* all of it */
     /* In: a gathering shortly before, whose counts save counting again; NULL = none. */
     const struct status *previous;
 };

@@ -491,15 +491,14 @@ gather_streams(struct gatherer *gatherer, struct status *status, const struct st
         *stream = (struct status_stream){.name = names->items[i]};
         int rc = gather_stream(gatherer, stream);
         if (rc == 0 && given) {
-            return no_stream(gatherer, stream);
-        }
-        if (rc > 0 && given && options->group != NULL && stream->group_count == 0) {
-            return no_group_of(gatherer, stream);
+            rc = no_stream(gatherer, stream);
+        } else if (rc > 0 && given && options->group != NULL && stream->group_count == 0) {
+            rc = no_group_of(gatherer, stream);
+        } else if (rc == IMPEL_ERR_WRONG_TYPE && !given) {
+            rc = 0;
         }
         if (session_stream_refused(rc)) {
             rc = note_refused(gatherer, status);
-        } else if (rc == IMPEL_ERR_WRONG_TYPE && !given) {
-            rc = 0;
         }
         if (rc < 0) {
             return rc;

@@ -2,6 +2,7 @@
 #include "cli/sweep_discovery.h"
 
 #include "base/glob.h"
+#include "cli/console.h"
 #include "observe/events.h"
 
 static int no_memory(struct impel_error *err)
@@ -214,6 +215,17 @@ static int take_group(struct sweep_discovery *discovery,
     return IMPEL_OK;
 }
 
+/* In a strict round: the first is the command's error in the end, the others are told at once. */
+static void miss(struct sweep_discovery *discovery, const struct impel_error *why)
+{
+    if (discovery->refused > 0) {
+        console_error("%s", why->text);
+    } else {
+        discovery->refusal = *why;
+    }
+    discovery->refused = discovery->round;
+}
+
 static int
 take_info(struct sweep_discovery *discovery, const struct request *info, struct impel_error *err)
 {
@@ -223,8 +235,10 @@ take_info(struct sweep_discovery *discovery, const struct request *info, struct 
 
     sweep_choices_want(discovery->choices, info->stream, &given);
     if (!info->info.exists && given && discovery->strict) {
-        return error_set(err, IMPEL_ERR_NOT_FOUND, "there is no stream '%s' in this store",
-                         bytes_quote(info->stream, quoted, sizeof(quoted)));
+        (void)error_set(err, IMPEL_ERR_NOT_FOUND, "there is no stream '%s' in this store",
+                        bytes_quote(info->stream, quoted, sizeof(quoted)));
+        miss(discovery, err);
+        return IMPEL_OK;
     }
     if (!info->info.exists && given && discovery->last == 0) {
         tell(discovery, "stream-missing", IMPEL_WARNING, "the stream is not in this store yet",
@@ -305,13 +319,15 @@ int sweep_discovery_done(struct sweep_discovery *discovery,
     return rc;
 }
 
-int sweep_discovery_check(const struct sweep_discovery *discovery, struct impel_error *err)
+void sweep_discovery_check(struct sweep_discovery *discovery)
 {
     const struct sweep_choices *choices = discovery->choices;
+    bool asked = discovery->refused == 0;
+    struct impel_error err;
     char quoted[64];
 
     /* What could not be asked may have them. */
-    for (size_t i = 0; i < choices->count && discovery->refused == 0; i++) {
+    for (size_t i = 0; i < choices->count && asked; i++) {
         const struct text_list *groups = &choices->items[i].options->group_names;
         for (size_t j = 0; j < groups->count; j++) {
             struct impel_bytes group = bytes_of(groups->texts[j]);
@@ -320,10 +336,10 @@ int sweep_discovery_check(const struct sweep_discovery *discovery, struct impel_
                 found = bytes_equal(discovery->list->items[k]->sweep.group, group);
             }
             if (!found) {
-                return error_set(err, IMPEL_ERR_NOT_FOUND, "none of these streams has a group '%s'",
-                                 bytes_quote(group, quoted, sizeof(quoted)));
+                (void)error_set(&err, IMPEL_ERR_NOT_FOUND, "none of these streams has a group '%s'",
+                                bytes_quote(group, quoted, sizeof(quoted)));
+                miss(discovery, &err);
             }
         }
     }
-    return IMPEL_OK;
 }

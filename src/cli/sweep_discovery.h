@@ -17,7 +17,7 @@ struct sweep_discovery {
     const struct sweep_choices *choices;
     struct sweep_list *list;
     bool needed;    /* else all is given by name */
-    bool strict;    /* one round, and what is given by name must be there */
+    bool strict;    /* one round, and what is given by name should be there */
     bool running;   /* a round is under way */
     uint64_t round; /* its number; the first is 1 */
     uint64_t last;  /* the last that came to its end */
@@ -43,13 +43,13 @@ int64_t sweep_discovery_deadline(const struct sweep_discovery *discovery, int64_
 /* The next request; NULL where there is none now, or memory is out. */
 struct request *sweep_discovery_next(struct sweep_discovery *discovery, int64_t now_ms);
 /* Takes its answer and frees it. An error ends the round; another follows in time. A stream that is
- * out of this user's reach or damaged keeps nobody from the others: it is told and
- * passed by, and what is swept of it stays. */
+ * out of this user's reach or damaged keeps nobody from the others: it is told and passed by, and what
+ * is swept of it stays. Nor does, in a strict round, one that is given by name and is not there. */
 int sweep_discovery_done(struct sweep_discovery *discovery,
                          struct request *request,
                          int64_t now_ms,
                          struct impel_error *err);
-/* After a round: whether every group that is given by name was found on some stream. */
-int sweep_discovery_check(const struct sweep_discovery *discovery, struct impel_error *err);
+/* After a strict round: a group that is given by name and was found on no stream counts as refused. */
+void sweep_discovery_check(struct sweep_discovery *discovery);
 
 #endif /* IMPEL_CLI_SWEEP_DISCOVERY_H */

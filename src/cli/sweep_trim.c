@@ -156,6 +156,7 @@ void sweep_trim_stream(struct sweep_trim *trim,
         about.count = 1;
         bool no_news = rc == IMPEL_ERR_CANCELLED ||
                        (may_vanish && (rc == IMPEL_ERR_NOT_FOUND || rc == IMPEL_ERR_NO_GROUP));
+        trim->failed += !no_news;
         if (!no_news && is_news(trim, stream, (uint64_t)-rc)) {
             tell(trim, "trim-failed", "the stream could not be trimmed", &about);
         }

@@ -13,7 +13,8 @@ struct sweep_trim {
     struct logging *logging;
     struct trim_told *told;
     size_t told_count;
-    int64_t due_ms; /* when it trims next, by the clock of clock_now_ms() */
+    int64_t due_ms;  /* when it trims next, by the clock of clock_now_ms() */
+    uint64_t failed; /* how often a stream could not be trimmed */
     bool wanted;
 };
 

@@ -85,6 +85,9 @@ void event_from_worker(const struct worker_event *event,
     if (event->kind == EVENT_RETRIED || event->kind == EVENT_NAME_TAKEN) {
         out->delay_ms = event->delay_ms;
     }
+    if (event->kind == EVENT_PARK_FAILED && context->dead_letters != NULL) {
+        out->target = context->dead_letters[event->stream_index];
+    }
     if (event->kind == EVENT_CLAIMED) {
         out->idle_ms = event->idle_ms;
     }

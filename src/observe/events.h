@@ -11,6 +11,7 @@
 /* Who speaks. Borrowed. */
 struct event_context {
     const struct impel_bytes *streams;
+    const struct impel_bytes *dead_letters; /* of each; NULL if unknown */
     struct impel_bytes group;
     struct impel_bytes consumer;
 };

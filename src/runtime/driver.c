@@ -92,6 +92,7 @@ static void on_event(struct runtime *runtime, const struct worker_event *event)
     }
     struct event_context context = {
         .streams = runtime->env.streams,
+        .dead_letters = runtime->options.worker.dead_letters,
         .group = runtime->env.group,
         .consumer = runtime->env.consumer,
     };

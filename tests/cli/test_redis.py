@@ -7,7 +7,7 @@ import threading
 
 import redis
 
-from impeltest import (check, contains, equal, impel, impel_argv, impel_ok, json_lines, main, start,
+from impeltest import (check, contains, equal, free_port, impel, impel_argv, impel_ok, json_lines, main, start,
                        start_redis, test, wait_for)
 
 
@@ -191,6 +191,47 @@ def what_stands_in_a_server_s_place_for_a_while_is_outlived(tmp):
     for daemon in daemons:
         wait_for(lambda: "is back" in daemon.err() or "answers again" in daemon.err(), what=daemon.err())
         equal(daemon.stop().code, 0, daemon.err())
+
+
+@test
+def a_sweep_waits_for_its_server_as_long_as_it_is_told_to(tmp):
+    """For ever, whatever its way; or until --connect-timeout is over."""
+    port = free_port()
+    store = "redis://127.0.0.1:%d" % port
+    group = ["--stream", "s", "--group", "g", "--interval", "10ms"]
+    for way in (["--requeue"], ["--park"], []):
+        daemon = start(impel_argv("sweep", *way, *group, store=store), tmp)
+        daemon.wait_for_output("connection refused")
+        done = daemon.stop()
+        equal(done.code, 0, done.err)
+    for args in (group, [*group, "--requeue"], ["--stream", "s*", "--group", "*"]):
+        done = impel("sweep", *args, "--connect-timeout", "200ms", store=store)
+        equal(done.code, 1, done.err)
+        contains(done.err.splitlines()[-1], "impel sweep: redis at 127.0.0.1:%d: connection refused" % port)
+
+
+@test
+def what_a_server_refuses_is_said_of_the_stream(tmp):
+    """With no word of scripts; and a replica says what to do."""
+    _, port = start_redis(tmp)
+    store = "redis://127.0.0.1:%d" % port
+    client = redis.Redis(port=port)
+    client.set("text", "x")
+    client.xadd("s", {"n": 1})
+    client.xgroup_create("s", "g", "0")
+    client.xack("s", "g", client.xreadgroup("g", "c", {"s": ">"})[0][1][0][0])
+    client.xadd("s:dead", {"original_id": "1-0", "original_stream": "s", "original_group": "g", "n": 1})
+    for command in (["status"], ["trim"], ["dead", "list", "--dead-letter", "text"]):
+        done = impel(*command, "--stream", "text", store=store)
+        equal(done.code, 1)
+        contains(done.err, "(the stream is 'text')")
+    client.replicaof("127.0.0.1", "1")
+    for command in (["trim", "--stream", "s"], ["dead", "drop", "--all", "--stream", "s"],
+                    ["sweep", "--once", "--stream", "s", "--group", "g"]):
+        done = impel(*command, store=store)
+        equal(done.code, 1)
+        contains(done.err, "(give the address of its primary)")
+        equal("script:" in done.err, False, done.err)
 
 
 @test

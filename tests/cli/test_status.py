@@ -267,12 +267,15 @@ def streams_and_groups_can_be_chosen(tmp):
     contains(done.err, "no stream 'nothing'")
     for args, part in [(["--group", "nosuch"], "no group 'nosuch' in this store"),
                        (["--stream", "b", "--group", "nosuch"], "'b' has no group 'nosuch'"),
-                       (["--stream", "b", "--stream", "c", "--group", "x"], "'c' has no group 'x'"),
+                       (["--stream", "c", "--group", "x"], "'c' has no group 'x'"),
                        (["--stream", "nothing", "--group", "x"], "no stream 'nothing'")]:
         for form in [[], ["--json"]]:
             done = impel("status", *form, *args, store=db)
             equal((done.code, done.out), (1, ""), done.err)
             contains(done.err, part)
+    done = impel("status", "--stream", "b", "--stream", "c", "--group", "x", "--json", store=db)
+    equal((done.code, [s["stream"] for s in json.loads(done.out)["streams"]]), (1, ["b"]))
+    contains(done.err, "'c' has no group 'x'")
 
 
 @test

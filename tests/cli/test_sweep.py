@@ -380,11 +380,24 @@ def what_cannot_be_parked_is_in_the_report(tmp):
     db = tmp / "db"
     scene(db)
     call(db, "SET", "s:dead", "no stream")
-    report, = json_lines(sweep(db).out)
+    for way in ([], ["--once"], ["--dry-run"], ["--report"]):
+        done = impel("sweep", *way, "--stream", "s", "--group", "g", *POLICY, store=db)
+        equal((done.code, done.out), (2, ""), done.err)
+        contains(done.err, "the dead-letter stream 's:dead' is no stream")
+    # What only a pattern found keeps nobody from the others.
+    found = ["--stream", "[s]", "--group", "g", *POLICY]
+    done = impel("sweep", "--once", "--json", *found, store=db)
+    report, = json_lines(done.out)
     equal((report["parked"], report["park_failed"], report["lost"], report["abandoned"]), (0, 1, 1, 2))
-    text = impel_ok("sweep", "--once", "--stream", "s", "--group", "g", *POLICY, store=db)
-    contains(text, ", could not park 1")
+    equal((done.code, done.err.splitlines()[-1]), (1, "impel sweep: 1 entry could not be parked: still pending"))
+    contains(impel("sweep", "--once", *found, store=db).out, ", could not park 1")
     equal(pending(db), ["1-0", "3-0", "4-0"])
+    # A daemon says it once a minute, and where it should have gone; not in every pass.
+    daemon = start(impel_argv("sweep", "--interval", "10ms", "--log-level", "debug", *found, store=db), tmp)
+    wait_for(lambda: daemon.err().count("looked for abandoned entries") > 5, what="some passes")
+    err = daemon.stop().err
+    equal(err.count("could not be parked"), 1, err)
+    contains(err, "target=s:dead")
 
 
 @test

@@ -2,6 +2,7 @@
 """sweep over many streams and groups: what names and patterns mean, and that a daemon follows what
 comes and goes."""
 import json
+import re
 
 import redis
 
@@ -119,9 +120,8 @@ def what_is_named_must_be_there(tmp):
     db = tmp / "db"
     impel_ok("call", "XGROUP", "CREATE", "s", "g", "0", "MKSTREAM", store=db)
     for args, word in ((["--stream", "nope", "--group", "*"], "there is no stream 'nope'"),
-                       (["--stream", "nope", "--stream", "s", "--group", "g"], "nope"),
-                       (["--stream", "*", "--group", "nope"], "none of these streams has a group 'nope'"),
-                       (["--stream", "s", "--group", "g", "--group", "nope"], "'nope'")):
+                       (["--stream", "nope", "--stream", "nor", "--group", "g"], "nor"),
+                       (["--stream", "*", "--group", "nope"], "none of these streams has a group 'nope'")):
         for way in ("--once", "--report", "--dry-run"):
             done = impel("sweep", way, *QUICK, *args, store=db)
             equal((done.code, done.out), (1, ""), args)
@@ -134,6 +134,37 @@ def what_is_named_must_be_there(tmp):
         done = impel(command, "--stream", "s", "--group", "g", "--group", "h", store=db)
         equal(done.code, 2, command)
         contains(done.err, "--group may be given only once here")
+
+
+@every_store
+def what_is_missing_keeps_nobody_from_the_others(tmp, store):
+    """Neither a name that is not there nor a key that is no stream."""
+    call(store, "SET", "word", "no stream")
+    for n, (args, word) in enumerate([
+            (["--stream", "nope", "--stream", "s", "--group", "g"], "nope"),
+            (["--stream", "word", "--stream", "s", "--group", "g"], "'word'"),
+            (["--stream", "nope", "--stream", "?", "--group", "*"], "there is no stream 'nope'"),
+            (["--stream", "word", "--stream", "s", "--group", "*"], "'word'"),
+            (["--stream", "s", "--group", "g", "--group", "nope"], "'nope'")]):
+        store.client.delete("s", "s:dead")
+        abandon(store, "s", "g")
+        want = [("s", "g")]
+        for way in ("--report", "--dry-run"):
+            done = impel("sweep", way, "--json", *QUICK, *args, store=store)
+            equal((done.code, pairs(json_lines(done.out))), (1, want), done.err)
+            contains(done.err, word)
+        done = once(store, *args, "--park", "--metrics-file", tmp / "prom", code=1)
+        equal(pairs(json_lines(done.out)), want, args)
+        contains(done.err, word)
+        equal(store.client.xlen("s:dead"), 1, n)
+        contains((tmp / "prom").read_text(), 'impel_parked_total{stream="s",group="g"} 1')
+    for command in (["status"], ["top", "--once", "--interval", "1ms"], ["trim"]):
+        for name, word in (("word", "stream 'word'|stream is 'word'"), ("nope", "no stream 'nope'")):
+            done = impel(*command, "--stream", name, "--stream", "s", store=store)
+            equal(done.code, 1, done.out)
+            check(re.search(word, done.err), done.err)
+            check(re.search("^s ", done.out, re.MULTILINE), done.out)
+            equal(impel(*command, "--stream", name, store=store).out, "")
 
 
 @test
@@ -150,7 +181,7 @@ def a_group_belongs_to_the_item_that_names_more_of_it(tmp):
                       "- group: '*'\n  stream: '*'\n  park: true\n  min-idle: 1ms\n"
                       "- group: [slow, other]\n  stream: '*'\n  min-idle: 1h\n"
                       "- group: slow\n  stream: b\n  min-idle: 1ms\n")
-    done = impel("sweep", "--once", "--json", "--config", config, store=db)
+    done = impel("sweep", "--dry-run", "--json", "--config", config, store=db)
     equal(done.code, 1, "the group other is nowhere")
     config.write_text(config.read_text().replace("[slow, other]", "[slow, g?]"))
     lines = json_lines(impel_ok("sweep", "--once", "--json", "--config", config, store=db))

@@ -84,7 +84,8 @@ TEST(a_name_of_any_length_loses_no_line)
 TEST(every_kind_of_worker_event_has_a_row)
 {
     struct impel_bytes stream = bytes_of("orders");
-    struct event_context context = {&stream, bytes_of("g"), bytes_of("c")};
+    struct event_context context = {
+        .streams = &stream, .group = bytes_of("g"), .consumer = bytes_of("c")};
     for (int kind = EVENT_STARTED; kind <= EVENT_STOPPING; kind++) {
         struct worker_event event = {.kind = (enum worker_event_kind)kind};
         struct impel_event told;
