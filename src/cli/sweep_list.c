@@ -108,6 +108,12 @@ sweep_list_find(const struct sweep_list *list, struct impel_bytes stream, struct
     return at < list->count && order(list->items[at], stream, group) == 0 ? list->items[at] : NULL;
 }
 
+/* Its own question in vain comes first: with that the store forgets what it kept for the group. */
+static bool may_go(const struct swept *swept)
+{
+    return swept->gone && group_sweep_missing(&swept->sweep);
+}
+
 static void swept_free(struct swept *swept)
 {
     if (swept != NULL) {
@@ -243,7 +249,7 @@ void sweep_list_mark_unseen(struct sweep_list *list, uint64_t round)
 {
     for (size_t i = 0; i < list->count; i++) {
         struct swept *swept = list->items[i];
-        swept->gone |= swept->found && swept->round != round;
+        swept->gone = swept->found && swept->round != round;
     }
 }
 
@@ -271,7 +277,7 @@ void sweep_list_drop_gone(struct sweep_list *list,
         uint64_t gone = 0;
         for (end = i; end < list->count && bytes_equal(list->items[end]->sweep.stream, stream);
              end++) {
-            gone += list->items[end]->gone;
+            gone += may_go(list->items[end]);
         }
         bool whole = gone == end - i;
         if (whole) {
@@ -280,10 +286,11 @@ void sweep_list_drop_gone(struct sweep_list *list,
         }
         for (size_t j = i; j < end; j++) {
             struct swept *swept = list->items[j];
-            if (swept->gone && !whole) {
+            bool goes = may_go(swept);
+            if (goes && !whole) {
                 tell_gone(list, swept, 1);
             }
-            if (swept->gone) {
+            if (goes) {
                 swept_free(swept);
             } else {
                 list->items[kept++] = swept;

@@ -46,7 +46,7 @@ struct swept {
     uint64_t round;    /* of the discovery that saw it last */
     bool found;        /* else it was given by name, and stays */
     bool stream_given; /* by name */
-    bool gone;         /* a whole round did not see it: it is to be dropped */
+    bool gone;         /* the last whole round did not see it: it is to be dropped */
     bool over;         /* its one pass is over */
     bool trim_due;     /* its stream is to be trimmed, for which its first group stands */
 };
@@ -75,7 +75,7 @@ int sweep_list_add_given(struct sweep_list *list,
                          struct impel_error *err);
 /* Marks what was found before and was not seen in this round. */
 void sweep_list_mark_unseen(struct sweep_list *list, uint64_t round);
-/* Drops what is marked as gone; one event for each stream, or for each group of a stream that has
+/* Drops what is marked as gone and was asked about in vain; one event for each stream, or for each group of a stream that has
  * others. `forget` is told of streams of which no group is left. */
 void sweep_list_drop_gone(struct sweep_list *list,
                           void (*forget)(void *user, struct impel_bytes stream),

@@ -2,6 +2,7 @@
 """The same commands on a Redis: only --store differs."""
 import contextlib
 import json
+import signal
 import socket
 import threading
 
@@ -232,6 +233,42 @@ def what_a_server_refuses_is_said_of_the_stream(tmp):
         equal(done.code, 1)
         contains(done.err, "(give the address of its primary)")
         equal("script:" in done.err, False, done.err)
+
+
+@test
+def a_stream_that_is_gone_leaves_nothing_behind(tmp):
+    _, port = start_redis(tmp)
+    store, client = "redis://127.0.0.1:%d" % port, redis.Redis(port=port, decode_responses=True)
+    quick = ["--dead-after", "100ms", "--min-idle", "1ms", "--backoff", "0"]
+
+    def helpers():
+        return sorted(client.keys("impel:*"))
+    kept = ["impel:{s}:a:1:s:g", "impel:{s}:w:1:s:g"]
+    for which in "s", "s*":
+        client.xgroup_create("s", "g", "0", mkstream=True)
+        client.xadd("s", {"n": 1})
+        daemon = start(impel_argv("sweep", "--requeue", "--stream", which, "--group", "g", *quick, "--interval", "20ms",
+                                  "--budget", "0", "--max-deliveries", "1000", store=store), tmp)
+        client.xreadgroup("g", "gone", {"s": ">"})
+        wait_for(lambda: helpers() == kept, what="a requeue")
+        client.hset(kept[0], mapping={"0-%d" % n: 1 for n in range(1, 6000)})
+        client.delete("s")
+        wait_for(lambda: helpers() == [], what="all to be gone")
+        equal(daemon.stop().code, 0)
+
+    # What is there still, or will be made again by who lives, keeps it.
+    once = ["sweep", "--once", "--stream", "s", "--group", "g", *quick]
+    client.xgroup_create("s", "g", "0", mkstream=True)
+    impel_ok(*once, store=store)
+    client.xgroup_destroy("s", "g")
+    equal((impel(*once, store=store).code, helpers()), (1, kept[1:]))
+    worker = start(impel_argv("run", "--stream", "s", "--group", "g", "--consumer", "w", "--dead-after", "1h", "--",
+                              "true", store=store), tmp)
+    wait_for(lambda: client.hexists(kept[1], "w:w"), what="the worker")
+    worker.signal(signal.SIGSTOP)
+    client.delete("s")
+    equal((impel(*once, store=store).code, client.hexists(kept[1], "w:w")), (1, True))
+    worker.kill()
 
 
 @test

@@ -2,11 +2,29 @@
 -- 9 "1" if a handler is free: then a young stamp does not stand in the way while work is left.
 -- KEYS: 3 the attempts. Answers: now, beat, stamped, cursor, pending, undelivered, then for each owner
 -- {name, pending, state, in the table, beat age, oldest idle, token, since it was seen}.
+local rows, names, smallest = read_rows()
+
+-- A stream that is gone leaves nothing behind, unless a worker is alive that will make it again. Who may
+-- not delete leaves it.
+local function forget_stream()
+    if call('EXISTS', stream) == 1 or call('EXISTS', KEYS[3], tab) == 0 then
+        return
+    end
+    for _, row in pairs(rows) do
+        if now - row.beat < row.dead then
+            return
+        end
+    end
+    try('UNLINK', KEYS[3], tab)
+end
+
 local error = absent()
 if error then
+    if ARGV[6] == '1' or ARGV[7] == '1' then
+        forget_stream()
+    end
     return error
 end
-local rows, names, smallest = read_rows()
 local result = TAKEN
 if ARGV[6] == '1' then
     local why
