@@ -54,8 +54,9 @@ static void say_owner(struct buf *out, const struct explanation *entry)
                     entry->owner);
         break;
     case OWNER_RELEASED:
-        buf_append_text(out, "a worker that stopped handed it back: anybody may take it, its idle "
-                             "time decides");
+        buf_append_text(out,
+                        "a worker that stopped handed it back, or a replay put it there: anybody "
+                        "may take it, its idle time decides");
         break;
     case OWNER_NOBODY:
         buf_append_text(out, "its consumer gave it up: anybody may take it, its idle time decides");
@@ -325,9 +326,12 @@ static void write_pending(struct buf *out, const struct explanation *entry)
         add_time(out, sub_saturating(entry->now_ms, entry->view.idle_ms));
         buf_appendf(out, " (idle %s)", duration_brief(entry->view.idle_ms, idle));
     }
-    buf_appendf(out, ", delivered %lld %s, at most %lld\n  ", (long long)entry->view.deliveries,
-                entry->view.deliveries == 1 ? "time" : "times",
-                (long long)entry->policy.max_deliveries);
+    buf_appendf(out, ", delivered %lld %s", (long long)entry->view.deliveries,
+                entry->view.deliveries == 1 ? "time" : "times");
+    if (entry->carried > 0) {
+        buf_appendf(out, " (%lld before it was requeued)", (long long)entry->carried);
+    }
+    buf_appendf(out, ", at most %lld\n  ", (long long)entry->policy.max_deliveries);
     say_owner(out, entry);
     buf_append_text(out, "\n");
     if (rule > 0) {

@@ -8,10 +8,12 @@
 
 #include <curses.h>
 #include <locale.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
     SHARE_MAX = 4, /* a gathering takes at most one part in four of the time */
@@ -307,10 +309,25 @@ static int no_memory(struct impel_error *err)
     return error_set(err, IMPEL_ERR_NOMEM, "out of memory");
 }
 
+/* The next key, or ERR if none came for so long. `over`: none will ever come, the terminal is gone. */
+static int next_key(int wait_ms, bool *over)
+{
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    int key;
+
+    timeout(0);
+    key = getch(); /* what was read ahead, or a new size of the screen */
+    if (key == ERR && poll(&input, 1, wait_ms) > 0) {
+        key = getch();
+        *over = key == ERR;
+    }
+    return key;
+}
+
 /* Keys until it is time to ask the store again: 1 = ask, 0 = quit. */
 static int wait_keys(struct screen *screen, int64_t until_ms)
 {
-    bool ask = false;
+    bool ask = false, over = false;
 
     for (;;) {
         int64_t left_ms = until_ms - clock_now_ms();
@@ -321,9 +338,8 @@ static int wait_keys(struct screen *screen, int64_t until_ms)
         if (ask || (left_ms <= 0 && !screen->paused)) {
             return 1;
         }
-        timeout(screen->paused || left_ms > 1000 ? 1000 : (int)left_ms);
-        int key = getch();
-        if (key != ERR && !take_key(screen, key, &ask)) {
+        int key = next_key(screen->paused || left_ms > 1000 ? 1000 : (int)left_ms, &over);
+        if (over || (key != ERR && !take_key(screen, key, &ask))) {
             return 0;
         }
     }
@@ -414,9 +430,10 @@ int command_top(struct options *options, struct impel_error *err)
     struct store *store = NULL;
     int rc;
 
-    if (!options->once && !console_is_terminal(1)) {
+    if (!options->once && (!console_is_terminal(0) || !console_is_terminal(1))) {
         return error_set(err, IMPEL_ERR_INVALID,
-                         "standard output is no terminal: --once prints the numbers there");
+                         "standard %s is no terminal: --once prints the numbers there",
+                         console_is_terminal(1) ? "input" : "output");
     }
     if (!options->once) {
         options->log_level = LOG_NOTHING; /* the store's events would tear the screen */

@@ -83,7 +83,8 @@ static void judge(struct explanation *entry, const struct pending_row *row)
 
     entry->view.id = row->id;
     entry->view.idle_ms = row->idle_ms;
-    entry->view.deliveries = row->deliveries;
+    entry->view.deliveries = facts_deliveries(row);
+    entry->carried = row->carried;
     entry->view.exists = row->exists;
     entry->exists = row->exists;
     entry->undated = row->idle_ms < 0 || row->idle_ms > IDLE_MAX_MS;

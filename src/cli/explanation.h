@@ -32,6 +32,7 @@ struct explanation {
     char owner[64];
     struct pending_view view;
     struct policy policy;
+    int64_t carried;        /* of the deliveries: before it was requeued */
     bool undated;           /* the idle time says nothing: it was handed back */
     int64_t beat_age_ms;    /* of the owner; -1 = it does not beat */
     enum verdict verdict;   /* now */

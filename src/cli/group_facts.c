@@ -8,6 +8,11 @@ enum {
     ROWS_MAX = 1000,
 };
 
+int64_t facts_deliveries(const struct pending_row *row)
+{
+    return row->deliveries < 0 ? INT64_MAX : add_saturating(row->deliveries, row->carried);
+}
+
 /* ---- lag ---- */
 
 struct counting {

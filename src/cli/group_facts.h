@@ -15,6 +15,10 @@ enum {
  * idle time. */
 #define IDLE_MAX_MS (INT64_C(20) * 365 * 24 * 3600 * 1000)
 
+/* How often a pending entry was delivered, with what it had before it was requeued. What was counted past
+ * the largest number (claimed once more after an XNACK FATAL) is the largest. */
+int64_t facts_deliveries(const struct pending_row *row);
+
 /* How many entries of the stream the group has not been given yet. */
 struct group_lag {
     int64_t entries; /* -1 = unknown */

@@ -45,7 +45,7 @@ static void count_row(const struct gatherer *gatherer,
         .owner = owner->state,
         .idle_ms = row->idle_ms,
         .silence_ms = owner->beat_age_ms < 0 ? 0 : owner->beat_age_ms,
-        .deliveries = row->deliveries,
+        .deliveries = facts_deliveries(row),
         .exists = row->exists,
     };
     switch (policy_verdict(&policy, &view, NULL)) {

@@ -177,9 +177,14 @@ static void list_json(struct scene *scene,
     json_value(out, scene->group);
     buf_appendf(out, ",\"id\":\"%s\",\"consumer\":", id_format(view->id, id));
     json_value(out, holding->owner->name);
-    buf_appendf(out, ",\"state\":\"%s\",\"deliveries\":%lld,\"idle_ms\":%lld,\"action\":\"%s\"",
-                owner_state_name(holding->owner->state), (long long)view->deliveries,
-                (long long)view->idle_ms, act_name(scene->way, act));
+    buf_appendf(out, ",\"state\":\"%s\",\"deliveries\":%lld,\"idle_ms\":",
+                owner_state_name(holding->owner->state), (long long)view->deliveries);
+    if (view->idle_ms < 0 || view->idle_ms > IDLE_MAX_MS) {
+        buf_append_text(out, "null");
+    } else {
+        buf_appendf(out, "%lld", (long long)view->idle_ms);
+    }
+    buf_appendf(out, ",\"action\":\"%s\"", act_name(scene->way, act));
     if (act == ACT_MOVE && scene->way == WAY_HAND_OVER) {
         buf_append_text(out, ",\"to\":");
         json_value(out, holding->heir);
@@ -212,13 +217,12 @@ static void list_text(struct scene *scene,
 
 static void take_row(struct scene *scene, struct holding *holding, const struct pending_row *row)
 {
-    bool many = row->deliveries < 0; /* counted past the largest number */
     struct pending_view view = {
         .id = row->id,
         .owner = holding->owner->state,
         .idle_ms = row->idle_ms,
         .silence_ms = holding->owner->beat_age_ms < 0 ? 0 : holding->owner->beat_age_ms,
-        .deliveries = many ? row->deliveries : add_saturating(row->deliveries, row->carried),
+        .deliveries = facts_deliveries(row),
         .exists = row->exists,
     };
     enum act act = judge(scene, holding, scene->way, &view);

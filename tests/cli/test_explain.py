@@ -4,7 +4,7 @@ import json
 import re
 import time
 
-from impeltest import (check, contains, equal, impel, impel_argv, impel_ok, main, start, test,
+from impeltest import (check, contains, equal, impel, impel_argv, impel_ok, json_lines, main, start, test,
                        wait_for)
 from everystore import add, call, every_store, read
 
@@ -166,6 +166,35 @@ def what_a_handler_settled_is_told(tmp, store):
                ("2-0", {"state": "parked", "parked_reason": "rejected", "deliveries": 1},
                 "after 1 delivery", "no such order"),
                ("4-0", pending("released", None, "idle", 4, "claim"), "handed it back"))
+
+
+@every_store
+def what_an_entry_had_before_it_was_requeued_counts(tmp, store):
+    """explain, status and a dry run foresee what a worker and a sweep then do. A count past the largest number stays there."""
+    add(store, "s", "1-0", "2-0")
+    call(store, "XGROUP", "CREATE", "s", "g", "0")
+    read(store, "s", "g", "c", 1)
+    impel_ok("sweep", "--once", "--requeue", "--dead-after", "100ms", *DUE, *WHERE, store=store)
+    read(store, "s", "g", "c", 2)
+    copy = store.client.xrange("s")[-1][0]
+    call(store, "XCLAIM", "s", "g", "c", "0", "2-0", "RETRYCOUNT", str(2 ** 63 - 1), "JUSTID")
+    call(store, "XCLAIM", "s", "g", "c", "0", "2-0")
+    call(store, "XCLAIM", "s", "g", "c", "0", copy, "TIME", "1", "JUSTID")
+    limit = ["--max-deliveries", "2"]
+    check_rows(store, [*DUE, *limit],
+               (copy, pending("foreign", None, "idle", 6, "park"), "delivered 2 times (1 before it was requeued), at most 2"),
+               ("2-0", {"deliveries": 2 ** 63 - 1, "next": "park"}, "delivered %d times, at most 2" % (2 ** 63 - 1)))
+    rows = json_lines(impel_ok("sweep", "--dry-run", "--json", *DUE, *limit, *WHERE, store=store))
+    equal(sorted((r["id"], r["deliveries"], r["action"]) for r in rows),
+          sorted([(copy, 2, "park"), ("2-0", 2 ** 63 - 1, "park")]))
+    equal([r["idle_ms"] for r in rows if r["id"] == copy], [None])
+    call(store, "XCLAIM", "s", "g", "c", "0", copy, "IDLE", "5500000", "JUSTID")
+    group = json.loads(impel("status", "--stream", "s", "--json", "--min-idle", "1ms", "--backoff", "1s..10h",
+                             store=store).out)["streams"][0]["groups"][0]
+    equal((group["abandoned"], group["not_due"]), (1, 1))
+    group = json.loads(impel("status", "--stream", "s", "--json", "--min-idle", "1ms", "--backoff", "4000s..10h",
+                             store=store).out)["streams"][0]["groups"][0]
+    equal((group["abandoned"], group["not_due"]), (0, 2))
 
 
 @test

@@ -6,6 +6,7 @@ import pty
 import select
 import signal
 import struct
+import subprocess
 import termios
 
 from impeltest import (SLOWNESS, Failed, check, contains, equal, impel, impel_argv, impel_ok, main,
@@ -176,6 +177,27 @@ def any_size_and_any_terminal_will_do(tmp):
     screen.until("s29")
     screen.keys("q")
     equal(screen.end(), 0)
+
+
+@test
+def without_a_terminal_to_ask_it_ends(tmp):
+    """It waits for keys: where none can come it would turn without a rest."""
+    db = tmp / "db"
+    impel_ok("call", "XGROUP", "CREATE", "s", "g", "0", "MKSTREAM", store=db)
+    environment = dict(os.environ, TERM="xterm")
+    ours, theirs = pty.openpty()
+    done = subprocess.run(impel_argv("top", store=db), stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.PIPE,
+                          env=environment, timeout=30 * SLOWNESS, check=False)
+    equal(done.returncode, 2)
+    contains(done.stderr.decode(), "standard input is no terminal")
+    with subprocess.Popen(impel_argv("top", store=db), stdin=theirs, stdout=theirs, stderr=subprocess.PIPE,
+                          env=environment) as process:
+        os.close(theirs)
+        text = b""
+        while b"1 group" not in text:
+            text += os.read(ours, 65536)
+        os.close(ours)
+        equal(process.wait(30 * SLOWNESS), 0)
 
 
 @test
