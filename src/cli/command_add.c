@@ -63,6 +63,82 @@ static int line_failed(const struct request *request, uint64_t line, struct impe
                                                     : status_text(request->status));
 }
 
+/* The lines of one outcome, as "9, 12-17". Batches have no blank lines, so what stands between may be one. */
+struct line_ranges {
+    struct buf text;
+    uint64_t first, last; /* not in the text yet; 0 = none */
+    size_t index;         /* of `last` in the batch */
+};
+
+static void ranges_flush(struct line_ranges *ranges)
+{
+    if (ranges->first > 0) {
+        buf_appendf(&ranges->text, "%s%llu", ranges->text.size > 0 ? ", " : "",
+                    (unsigned long long)ranges->first);
+    }
+    if (ranges->last > ranges->first) {
+        buf_appendf(&ranges->text, "-%llu", (unsigned long long)ranges->last);
+    }
+    ranges->first = ranges->last = 0;
+}
+
+static void ranges_add(struct line_ranges *ranges, size_t index, uint64_t line)
+{
+    if (ranges->first > 0 && index != ranges->index + 1) {
+        ranges_flush(ranges);
+    }
+    ranges->first = ranges->first > 0 ? ranges->first : line;
+    ranges->last = line;
+    ranges->index = index;
+}
+
+/* May a request that failed have been carried out? See impel/types.h. */
+static bool is_unknown(const struct request *request)
+{
+    int status = request->status;
+    if (request->unsent) {
+        return false;
+    }
+    return status == IMPEL_ERR_TIMEOUT || status == IMPEL_ERR_DISCONNECTED ||
+           status == IMPEL_ERR_PROTOCOL || status == IMPEL_ERR_IO || status == IMPEL_ERR_NOMEM;
+}
+
+/* One that is refused does not keep those behind it in the batch from being added: who goes on from the
+ * first would add them twice, so it is said which are in and which are not. */
+static void tell_failed(const struct bulk *bulk)
+{
+    struct line_ranges refused = {.first = 0}, unknown = {.first = 0};
+    bool added_behind = false, some_added = bulk->lines[0] > 1;
+
+    buf_init(&refused.text, 1 << 16);
+    buf_init(&unknown.text, 1 << 16);
+    for (size_t i = 0; i < bulk->count; i++) {
+        if (bulk->requests[i]->status < 0) {
+            ranges_add(is_unknown(bulk->requests[i]) ? &unknown : &refused, i, bulk->lines[i]);
+        } else {
+            some_added = true;
+            added_behind = added_behind || refused.last > 0 || unknown.last > 0;
+        }
+    }
+    bool some_unknown = unknown.last > 0;
+    ranges_flush(&refused);
+    ranges_flush(&unknown);
+    if (some_unknown) {
+        console_error("whether these lines were added is not known: %.*s", (int)unknown.text.size,
+                      (const char *)unknown.text.data);
+    }
+    if (refused.text.size > 0 && (added_behind || some_unknown)) {
+        console_error("lines that were not added: %.*s", (int)refused.text.size,
+                      (const char *)refused.text.data);
+    }
+    if (added_behind || (some_unknown && some_added)) {
+        console_error("all others up to line %llu were added, and none behind it",
+                      (unsigned long long)bulk->lines[bulk->count - 1]);
+    }
+    buf_release(&refused.text);
+    buf_release(&unknown.text);
+}
+
 /* Hands the batch to the store, waits for all of it and counts what was added. */
 static int bulk_flush(struct bulk *bulk, struct impel_error *err)
 {
@@ -87,6 +163,11 @@ static int bulk_flush(struct bulk *bulk, struct impel_error *err)
         } else if (rc >= 0) {
             rc = line_failed(bulk->requests[i], bulk->lines[i], err);
         }
+    }
+    if (rc < 0) {
+        tell_failed(bulk);
+    }
+    for (size_t i = 0; i < count; i++) {
         request_free(bulk->requests[i]);
     }
     bulk->count = 0;

@@ -224,7 +224,9 @@ const struct command command_table[] = {
             "with a dash goes behind \"--\". With --jsonl it adds an entry for each line of FILE, "
             "many in one transaction, and prints how many. A line that is no such object ends the "
             "work with the line's number; the lines before it are added, and the number that was "
-            "added is printed.",
+            "added is printed. Where the store refuses a line, those behind it in the same "
+            "transaction "
+            "may be in: it is said which are not.",
         .examples = "impel add --stream orders number=17 total=12.50\n"
                     "seq 1000 | sed 's/.*/{\"n\":&}/' | impel add --stream orders --jsonl\n",
         .words_max = -1,

@@ -260,6 +260,7 @@ struct request {
     /* Nobody waits for it any more, but the store has it still: request_free() puts itself off until
      * the store lets go. */
     bool left;
+    bool unsent;          /* out: it failed for want of a connection, so nothing came of it */
     struct request *next; /* the store's queue */
     void *store_data;     /* the store's, while it has the request */
     struct arena arena;   /* inputs and outputs live here */

@@ -262,6 +262,28 @@ def output_that_cannot_be_written_is_a_failure(tmp):
 
 
 @test
+def which_lines_a_store_refused_is_said(tmp):
+    """Those behind a refused line may be in: who went on from it would add them twice."""
+    store = "lmdb:%s?map=4194304" % (tmp / "db")
+    for large, told in [((9, 12), "lines that were not added: 9, 12\n"),
+                        ((39, 40), None)]:
+        with open(tmp / "lines", "w", encoding="utf-8") as file:
+            for n in range(1, 41):
+                if n == 5:
+                    file.write("\n")
+                else:
+                    file.write(json.dumps({"n": n, "v": "x" * (4150000 if n in large else 10)}) + "\n")
+        before = len(read_fields(store)) if told is None else 0
+        done = impel("add", "--stream", "s", "--jsonl", tmp / "lines", store=store)
+        equal((done.code, done.out), (1, "%d\n" % (39 - len(large))), done.err)
+        contains(done.err, "line %d: " % large[0])
+        equal([int(e["n"]) for e in read_fields(store)[before:]],
+              [n for n in range(1, 41) if n != 5 and n not in large])
+        equal(told is not None, "were added, and none behind it" in done.err, done.err)
+        contains(done.err, told or "")
+
+
+@test
 def the_id_of_nothing_is_no_id(tmp):
     for word in ["0", "0-0"]:
         done = impel("add", "--stream", "s", "--id", word, "a=1", store=tmp / "db")

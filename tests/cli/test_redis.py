@@ -2,6 +2,7 @@
 """The same commands on a Redis: only --store differs."""
 import contextlib
 import json
+import re
 import signal
 import socket
 import threading
@@ -106,6 +107,19 @@ def a_server_that_is_not_there_is_told(tmp):
     equal(done.code, 1, done.err)
     contains(done.err, "127.0.0.1")
     equal("s3cret" in done.err, False, done.err)
+
+
+@test
+def lines_that_may_be_in_are_named_when_a_connection_breaks(tmp):
+    _, port = start_redis(tmp, "--proto-max-bulk-len", "1mb")
+    lines = "".join('{"v":"%s"}\n' % ("x" * (1100000 if n == 2 else 10)) for n in range(1, 4))
+    (tmp / "lines").write_text(lines, encoding="utf-8")
+    done = impel("add", "--stream", "s", "--jsonl", tmp / "lines", store="redis://127.0.0.1:%d" % port)
+    equal(done.code, 1, done.err)
+    check(re.search(r"whether these lines were added is not known: (1-)?3\n", done.err), done.err)
+    done = impel("add", "--stream", "s", "--jsonl", tmp / "lines", store="redis://127.0.0.1:%d" % free_port())
+    equal((done.code, done.out), (1, "0\n"), done.err)
+    equal("not known" in done.err, False, done.err)
 
 
 class NoRedis(threading.Thread):

@@ -88,6 +88,9 @@ static void link_give_up(struct link *link, const struct impel_error *err)
                   (long long)store->url.give_up_ms, err->text);
     }
     for (struct op *op = op_pop(&link->waiting); op != NULL; op = op_pop(&link->waiting)) {
+        if (op->request != NULL) {
+            op->request->unsent = !op->sent;
+        }
         op_fail(op, err);
     }
 }
