@@ -59,8 +59,9 @@ enum place {
     PLACE_PENDING,
     PLACE_ACKED,
     PLACE_PARKED,
-    PLACE_LOST,    /* trimmed while pending, and taken off the books */
-    PLACE_TRIMMED, /* trimmed before anybody had it */
+    PLACE_LOST,     /* trimmed while pending, and taken off the books */
+    PLACE_TRIMMED,  /* trimmed before anybody had it */
+    PLACE_REQUEUED, /* its copy goes on */
 };
 
 struct sim_entry {
@@ -199,6 +200,7 @@ struct sim_options {
     bool foreigners;
     bool trimmers;
     bool sweeps;
+    unsigned sweep_action; /* enum claim_flags: what these do with what is abandoned */
     bool strict;
 };
 
@@ -252,7 +254,7 @@ struct sim {
     bool failed;
     bool trace;
     char text[SIM_TEXT_MAX]; /* what was broken */
-    uint64_t steps, requests, starts;
+    uint64_t steps, requests, starts, requeued, handed_over;
     uint64_t asked[REQUEST_CALL + 1]; /* by workers, of each kind */
 };
 

@@ -307,6 +307,49 @@ static void on_retry(struct sim *sim,
     begin_delivery(sim, entry, node, request);
 }
 
+/* What its copy goes on with. How often that one runs is accounted for in strangers.c. */
+static void begin_copy(struct sim *sim, const struct sim_entry *entry, struct impel_id id)
+{
+    struct sim_entry *copy = check_add(sim, entry->stream, id);
+
+    copy->plan = entry->plan;
+    copy->fails = entry->fails;
+    copy->handler_ms = entry->handler_ms;
+    copy->delay_ms = entry->delay_ms;
+    copy->loose = true;
+}
+
+/* A sweep without a worker requeued it or handed it over: nothing that a living worker holds, and
+ * nothing that is exhausted. */
+static void on_moved(struct sim *sim, struct sim_entry *entry, const struct model_note *note)
+{
+    const struct request *request = note->request;
+    const struct moved *moved = &request->claim_from.moved[request->claim_from.moved_count - 1];
+    const struct node *node = owner_node(sim, note);
+    bool from_somebody = note->state == OWNER_DEAD || note->state == OWNER_FOREIGN;
+
+    if (from_somebody && node != NULL) {
+        check_silent(sim, node, entry, "moved from a worker that lives");
+    }
+    if (note->state == OWNER_LIVE || note->state == OWNER_ME ||
+        policy_exhausted(&sim->options.policy, moved->deliveries)) {
+        sim_fail(sim, "%d-%d is moved after %d deliveries, owner %d", (int)entry->id.ms,
+                 (int)entry->id.seq, (int)moved->deliveries, (int)note->state);
+    }
+    end_delivery(sim, entry);
+    entry->taken_ms = sim->now_ms;
+    if ((request->claim_from.flags & CLAIM_REQUEUE) != 0) {
+        sim->requeued++;
+        entry->place = PLACE_REQUEUED;
+        begin_copy(sim, entry, moved->copy);
+    } else {
+        sim->handed_over++;
+        entry->loose = true; /* its reading counts, too */
+        begin_delivery(sim, entry, NULL, NULL);
+        others_foreign_got(sim, entry);
+    }
+}
+
 static void on_claimed(struct sim *sim, struct sim_entry *entry, const struct model_note *note)
 {
     struct node *node = sender(sim, note->request);
@@ -553,8 +596,10 @@ void check_observe(void *user, const struct model_note *note)
         on_reaped(sim, entry, note);
         break;
     case MODEL_MOVED:
+        on_moved(sim, entry, note);
+        break;
     case MODEL_PUT_BACK:
-        sim_fail(sim, "%d-%d is requeued or replayed, which nobody does here: see strangers.c",
+        sim_fail(sim, "%d-%d is replayed, which nobody does here: see strangers.c",
                  (int)entry->id.ms, (int)entry->id.seq);
         break;
     default:

@@ -16,13 +16,18 @@ enum {
 };
 
 static uint64_t failures;
+static struct {
+    uint64_t steps, requeued, handed_over;
+} seen; /* in all worlds: what never happens is not proved */
 
-static bool run_seed(uint64_t seed, bool trace, uint64_t *steps)
+static bool run_seed(uint64_t seed, bool trace)
 {
     static struct sim sim;
     bool held = world_run(&sim, seed, trace);
 
-    *steps += sim.steps;
+    seen.steps += sim.steps;
+    seen.requeued += sim.requeued;
+    seen.handed_over += sim.handed_over;
     if (!held && ++failures <= FAILURES_SHOWN) {
         printf("# seed %" PRIu64 ": %s\n# replay: build/tests/sim/sim --seed %" PRIu64 " --trace\n",
                seed, sim.text, seed);
@@ -34,7 +39,6 @@ static bool run_seed(uint64_t seed, bool trace, uint64_t *steps)
 static int run_seeds(uint64_t first, uint64_t last, bool trace)
 {
     uint64_t tests = (last - first) / SEEDS_A_TEST + 1;
-    uint64_t steps = 0;
 
     printf("TAP version 13\n1..%" PRIu64 "\n", tests);
     for (uint64_t test = 0; test < tests; test++) {
@@ -42,13 +46,15 @@ static int run_seeds(uint64_t first, uint64_t last, bool trace)
         uint64_t to = from + SEEDS_A_TEST - 1 < last ? from + SEEDS_A_TEST - 1 : last;
         bool held = true;
         for (uint64_t seed = from; seed <= to; seed++) {
-            held = run_seed(seed, trace, &steps) && held;
+            held = run_seed(seed, trace) && held;
         }
         printf("%s %" PRIu64 " - seeds %" PRIu64 " to %" PRIu64 " keep the promises\n",
                held ? "ok" : "not ok", test + 1, from, to);
         fflush(stdout);
     }
-    printf("# %" PRIu64 " steps, %" PRIu64 " seeds failed\n", steps, failures);
+    printf("# %" PRIu64 " steps, %" PRIu64 " requeued, %" PRIu64 " handed over, %" PRIu64
+           " seeds failed\n",
+           seen.steps, seen.requeued, seen.handed_over, failures);
     return failures == 0 ? 0 : 1;
 }
 

@@ -274,6 +274,7 @@ void others_sweep_start(struct sim *sim, size_t stream)
         .dead_letter = bytes_of(sim->streams[stream].dead),
         .interval_ms = 1000,
         .settle = true,
+        .action = sim->options.sweep_action,
         .consumer_ttl_ms = -1,
         .seed = random_next(&sim->random),
     };

@@ -86,6 +86,10 @@ static void draw(struct sim *sim)
     o->trimmers = sim_chance(sim, 20);
     o->sweeps = sim_chance(sim, 20);
     o->strict = sim_chance(sim, 10);
+    if (o->sweeps) {
+        static const unsigned actions[] = {0, CLAIM_REQUEUE, CLAIM_HAND_OVER};
+        o->sweep_action = actions[sim_random(sim, ARRAY_SIZE(actions))];
+    }
     sim->model.dead_by_time = sim_chance(sim, 50);
     if (sim_chance(sim, 10)) {
         o->policy.dead_after_ms = 300;
@@ -100,7 +104,11 @@ static void draw(struct sim *sim)
               (int)o->policy.backoff_cap_ms, (int)o->latency_ms, o->faults ? ", faults" : "",
               o->clock_steps ? ", clock steps" : "", o->rollbacks ? ", rollbacks" : "",
               o->group_moves ? ", group moves" : "", o->foreigners ? ", foreigners" : "",
-              o->trimmers ? ", trimmers" : "", o->sweeps ? ", sweeps" : "");
+              o->trimmers ? ", trimmers" : "",
+              o->sweep_action == CLAIM_REQUEUE     ? ", requeues"
+              : o->sweep_action == CLAIM_HAND_OVER ? ", hand-overs"
+              : o->sweeps                          ? ", sweeps"
+                                                   : "");
 }
 
 static void run_audited_until(struct sim *sim, int64_t at_ms)

@@ -540,6 +540,8 @@ static void roll_back(void)
     state_release(&world->model.state);
     state_copy(&world->kept, &world->model.state);
     world->book = world->kept_book;
+    /* Who looked at a record before looks anew: if the clock was set back too, IDs come again. */
+    world->looked_at = (struct replay_item){0};
     world->added = 0;
     for (size_t i = 0; i < world->book.count; i++) {
         int after = world->book.lives[i].root + 1;
