@@ -34,6 +34,10 @@ static int add_check(struct exec *exec, struct request *request, struct lmdb_str
                          "the store is full: what room is left is for acks, parks and trims; trim, "
                          "or open it with a larger ?map=");
     }
+    if (rc == IMPEL_ERR_LIMIT) {
+        return exec_fail(exec, request, rc,
+                         "the entry is too large: its names and values may have 1 GiB together");
+    }
     return rc < 0 ? exec_fail(exec, request, rc, status_text(rc)) : IMPEL_OK;
 }
 
