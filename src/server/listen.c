@@ -169,12 +169,17 @@ static bool folder_exists(const char *path)
 static int listen_unix(struct server *server, const char *path, struct impel_error *err)
 {
     struct listener *listener = NULL;
+    struct stat st;
     size_t size_max = sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1;
 
     /* libuv would cut it off, and give one without a name to an empty one. */
     if (path[0] == '\0' || strlen(path) > size_max) {
         return error_set(err, IMPEL_ERR_INVALID,
                          "--unix %s: the path of a socket has 1 to %zu bytes", path, size_max);
+    }
+    if (lstat(path, &st) == 0 && !S_ISSOCK(st.st_mode)) {
+        return error_set(err, IMPEL_ERR_EXISTS,
+                         "cannot listen on %s: there is something else than a socket", path);
     }
     listener = listener_new(server, err);
     if (listener == NULL) {

@@ -273,6 +273,10 @@ def what_cannot_be_used_is_named_as_it_is(tmp):
     done = impel("serve", "--unix", tmp / "nowhere" / "sock", store=db)
     equal(done.code, 1, done.err)
     contains(done.err, "cannot listen on %s: no such file or directory" % (tmp / "nowhere" / "sock"))
+    (tmp / "file").write_text("mine", encoding="utf-8")
+    done = impel("serve", "--unix", tmp / "file", store=db)
+    equal((done.code, (tmp / "file").read_text(encoding="utf-8")), (1, "mine"), done.err)
+    contains(done.err, "there is something else than a socket")
     for path in ["", "/tmp/" + "x" * 103]:
         done = impel("serve", "--unix", path, store=db)
         equal(done.code, 2, done.err)
