@@ -24,8 +24,12 @@ int bytes_compare(struct impel_bytes a, struct impel_bytes b)
 
 bool bytes_equal_nocase(struct impel_bytes bytes, const char *text)
 {
-    return bytes.size == strlen(text) &&
-           (bytes.size == 0 || strncasecmp(bytes.data, text, bytes.size) == 0);
+    if (bytes.size == 0) {
+        return text[0] == '\0';
+    }
+    /* Mostly the first byte tells: letters differ from theirs of the other case in 0x20 alone. */
+    return ((*(const unsigned char *)bytes.data ^ (unsigned char)text[0]) & 0xdf) == 0 &&
+           bytes.size == strlen(text) && strncasecmp(bytes.data, text, bytes.size) == 0;
 }
 
 const char *bytes_quote(struct impel_bytes bytes, char *text, size_t size)

@@ -77,19 +77,37 @@ const char *id_format(struct impel_id id, char *text)
     return text;
 }
 
-/* A number as Redis's clients write it: no sign, no leading zero, and short enough for any. */
-static bool number_plain(const char *text, uint64_t *out)
+/* Digits from `at` on, as many as fit any number; returns what is behind them. */
+static const char *digits_read(const char *at, const char *end, uint64_t *out)
 {
     uint64_t number = 0;
-    size_t size = 0;
 
-    for (; text[size] >= '0' && text[size] <= '9' && size < DIGITS_PLAIN; size++) {
-        number = number * 10 + (uint64_t)(text[size] - '0');
-    }
-    if (size == 0 || text[size] != '\0') {
-        return false;
+    end = end - at > DIGITS_PLAIN ? at + DIGITS_PLAIN : end;
+    for (; at < end && *at >= '0' && *at <= '9'; at++) {
+        number = number * 10 + (uint64_t)(*at - '0');
     }
     *out = number;
+    return at;
+}
+
+/* An ID as nearly everybody writes it: digits, and perhaps a dash and digits. False: look closely. */
+static bool id_plain(struct impel_bytes text, uint64_t seq_default, struct impel_id *out)
+{
+    const char *begin = text.data, *end = begin + text.size;
+    struct impel_id id = {0, seq_default};
+    const char *at = digits_read(begin, end, &id.ms);
+
+    if (at == begin) {
+        return false;
+    }
+    if (at < end && *at == '-') {
+        begin = at + 1;
+        at = digits_read(begin, end, &id.seq);
+    }
+    if (at < end || at == begin) {
+        return false;
+    }
+    *out = id;
     return true;
 }
 
@@ -108,9 +126,6 @@ static bool number_canonical_negative(const char *text)
 
 static bool number_parse(const char *text, uint64_t *out)
 {
-    if (number_plain(text, out)) {
-        return true;
-    }
     if (text[0] == '\0' || number_canonical_negative(text)) {
         return false;
     }
@@ -131,6 +146,9 @@ int id_parse(struct impel_bytes text, uint64_t seq_default, struct impel_id *out
 
     if (text.size == 0 || text.size > WORD_SIZE_MAX) {
         return IMPEL_ERR_INVALID;
+    }
+    if (id_plain(text, seq_default, out)) {
+        return IMPEL_OK;
     }
     memcpy(word, text.data, text.size);
     word[text.size] = '\0';

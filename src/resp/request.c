@@ -10,6 +10,7 @@
 #include <string.h>
 
 enum {
+    COUNT_DIGITS_PLAIN = 9, /* so many digits fit whatever they are */
     UNAUTHENTICATED_ARGS_MAX = 10,
     UNAUTHENTICATED_BULK_MAX = 16384,
 };
@@ -24,15 +25,35 @@ static int refused(struct impel_error *err, const char *why)
     return error_set(err, IMPEL_ERR_PROTOCOL, "ERR Protocol error: %s", why);
 }
 
-/* The number between the type at `at` and the next CR. 1, 0 (not whole yet) or a failure. */
-static int count_read(struct impel_bytes input,
-                      size_t at,
-                      size_t *next,
-                      struct impel_bytes *text,
-                      struct impel_error *err)
+/* What nearly every header is, a few digits and its end, read in one go. False: look closely. */
+static bool count_plain(struct impel_bytes input, size_t at, size_t *next, int64_t *count)
+{
+    const char *digits = (const char *)input.data + at + 1;
+    size_t left = input.size - at - 1, size = 0;
+    int64_t number = 0;
+
+    while (size < left && size < COUNT_DIGITS_PLAIN && digits[size] >= '0' && digits[size] <= '9') {
+        number = number * 10 + (digits[size++] - '0');
+    }
+    if (size == 0 || (size > 1 && digits[0] == '0') || left < size + 2 || digits[size] != '\r') {
+        return false;
+    }
+    *next = at + 1 + size + 2;
+    *count = number;
+    return true;
+}
+
+/* The number between the type at `at` and the next CR. 1, 0 (not whole yet), IMPEL_ERR_INVALID (it
+ * is none) or another failure, which `err` then tells. */
+static int count_read(
+    struct impel_bytes input, size_t at, size_t *next, int64_t *count, struct impel_error *err)
 {
     const char *begin = (const char *)input.data + at;
     size_t size = input.size - at;
+
+    if (count_plain(input, at, next, count)) {
+        return 1;
+    }
     const char *cr = memchr(begin, '\r', size);
 
     if (cr == NULL || (size_t)(cr - begin) + 1 == size) {
@@ -42,23 +63,24 @@ static int count_read(struct impel_bytes input,
         }
         return 0;
     }
-    *text = (struct impel_bytes){begin + 1, (size_t)(cr - begin) - 1};
     *next = at + (size_t)(cr - begin) + 2;
-    return 1;
+    return resp_number((struct impel_bytes){begin + 1, (size_t)(cr - begin) - 1}, count)
+               ? 1
+               : IMPEL_ERR_INVALID;
 }
 
 static int
 scan_count(struct resp_request_scan *scan, struct impel_bytes input, struct impel_error *err)
 {
-    struct impel_bytes text = {0};
     int64_t count = 0;
-    int rc = count_read(input, 0, &scan->at, &text, err);
+    int rc = count_read(input, 0, &scan->at, &count, err);
 
+    if (rc == IMPEL_ERR_INVALID ||
+        (rc > 0 && count > 0 && (uint64_t)count > scan->limits.items_max)) {
+        return refused(err, "invalid multibulk length");
+    }
     if (rc <= 0) {
         return rc;
-    }
-    if (!resp_number(text, &count) || (count > 0 && (uint64_t)count > scan->limits.items_max)) {
-        return refused(err, "invalid multibulk length");
     }
     if (count > UNAUTHENTICATED_ARGS_MAX && scan->unauthenticated) {
         return refused(err, "unauthenticated multibulk length");
@@ -71,7 +93,6 @@ scan_count(struct resp_request_scan *scan, struct impel_bytes input, struct impe
 static int
 scan_argument(struct resp_request_scan *scan, struct impel_bytes input, struct impel_error *err)
 {
-    struct impel_bytes text = {0};
     size_t next = 0;
     int64_t size = 0;
 
@@ -83,12 +104,13 @@ scan_argument(struct resp_request_scan *scan, struct impel_bytes input, struct i
         return error_set(err, IMPEL_ERR_PROTOCOL, "ERR Protocol error: expected '$', got '%c'",
                          type);
     }
-    int rc = count_read(input, scan->at, &next, &text, err);
+    int rc = count_read(input, scan->at, &next, &size, err);
+    if (rc == IMPEL_ERR_INVALID ||
+        (rc > 0 && (size < 0 || (uint64_t)size > scan->limits.bulk_max))) {
+        return refused(err, "invalid bulk length");
+    }
     if (rc <= 0) {
         return rc;
-    }
-    if (!resp_number(text, &size) || size < 0 || (uint64_t)size > scan->limits.bulk_max) {
-        return refused(err, "invalid bulk length");
     }
     if (size > UNAUTHENTICATED_BULK_MAX && scan->unauthenticated) {
         return refused(err, "unauthenticated bulk length");
@@ -267,14 +289,13 @@ int resp_read_request(struct impel_bytes message,
                       size_t *arg_count,
                       struct impel_error *err)
 {
-    struct impel_bytes text = {0};
     size_t at = 0;
     int64_t count = 0, size = 0;
 
     if (message.size == 0 || *(const char *)message.data != '*') {
         return inline_read(message, arena, args, arg_count, err);
     }
-    if (count_read(message, 0, &at, &text, err) != 1 || !resp_number(text, &count)) {
+    if (count_read(message, 0, &at, &count, err) != 1) {
         return refused(err, "invalid multibulk length");
     }
     *arg_count = count > 0 ? (size_t)count : 0;
@@ -286,9 +307,8 @@ int resp_read_request(struct impel_bytes message,
         return error_set(err, IMPEL_ERR_NOMEM, "no memory for a request");
     }
     for (size_t i = 0; i < *arg_count; i++) {
-        if (at >= message.size || count_read(message, at, &at, &text, err) != 1 ||
-            !resp_number(text, &size) || size < 0 || at > message.size ||
-            message.size - at < (size_t)size + 2) {
+        if (at >= message.size || count_read(message, at, &at, &size, err) != 1 || size < 0 ||
+            at > message.size || message.size - at < (size_t)size + 2) {
             return refused(err, "invalid bulk length");
         }
         (*args)[i] = (struct impel_bytes){(const char *)message.data + at, (size_t)size};

@@ -6,10 +6,21 @@
 #include <string.h>
 
 /* "<type><number>\r\n", the line that most of the traffic consists of: without printf. */
-static void put_header(struct buf *buf, char type, int64_t number)
+static size_t header_size(int64_t number)
 {
-    char text[24];
-    char *at = text + sizeof(text);
+    uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+    size_t size = number < 0 ? 5 : 4;
+
+    for (; rest >= 10; rest /= 10) {
+        size++;
+    }
+    return size;
+}
+
+/* Writes it where there is room for `size` bytes, which is its size; returns what is behind it. */
+static char *header_write(char *begin, size_t size, char type, int64_t number)
+{
+    char *at = begin + size;
     uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
 
     *--at = '\n';
@@ -22,7 +33,18 @@ static void put_header(struct buf *buf, char type, int64_t number)
         *--at = '-';
     }
     *--at = type;
-    buf_append(buf, at, (size_t)(text + sizeof(text) - at));
+    return begin + size;
+}
+
+static void put_header(struct buf *buf, char type, int64_t number)
+{
+    size_t size = header_size(number);
+    char *room = buf_reserve(buf, size);
+
+    if (room != NULL) {
+        header_write(room, size, type, number);
+        buf->size += size;
+    }
 }
 
 static void put_line(struct buf *buf, char type, struct impel_bytes text)
@@ -49,9 +71,19 @@ void resp_put_array(struct buf *buf, size_t count)
 
 void resp_put_bulk(struct buf *buf, struct impel_bytes bytes)
 {
-    put_header(buf, '$', (int64_t)bytes.size);
-    buf_append_bytes(buf, bytes);
-    buf_append(buf, "\r\n", 2);
+    size_t head = header_size((int64_t)bytes.size), size = head + bytes.size + 2;
+    char *room = buf_reserve(buf, size);
+
+    if (room == NULL) {
+        return;
+    }
+    room = header_write(room, head, '$', (int64_t)bytes.size);
+    if (bytes.size > 0) {
+        memcpy(room, bytes.data, bytes.size);
+    }
+    room[bytes.size] = '\r';
+    room[bytes.size + 1] = '\n';
+    buf->size += size;
 }
 
 void resp_put_text(struct buf *buf, const char *text)

@@ -42,8 +42,10 @@ static int call_store(struct client *client, const struct store_call *call)
     }
     int rc = row->native != NULL
                  ? engine_native(&server->engine, row->native, call->args, call->arg_count, &reply)
-                 : engine_call(&server->engine, call->args, call->arg_count, client->version,
-                               call->wait, &reply);
+                 : engine_call(&server->engine,
+                               &(struct engine_call){row->command, call->args, call->arg_count,
+                                                     client->version, call->wait},
+                               &reply);
     if (rc < 0) {
         return rc;
     }

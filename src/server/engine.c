@@ -134,24 +134,19 @@ void engine_time(struct engine *engine, uint64_t monotonic_ns)
     engine->now_ms = (engine->clock_offset_us + (int64_t)(monotonic_ns / 1000)) / 1000;
 }
 
-int engine_call(struct engine *engine,
-                const struct impel_bytes *args,
-                size_t arg_count,
-                int version,
-                struct call_wait *wait,
-                struct value **reply)
+int engine_call(struct engine *engine, const struct engine_call *call, struct value **reply)
 {
     struct request *request = &engine->request;
 
     ASSERT(engine->mode != ENGINE_IDLE);
     arena_reset(&request->arena, REPLY_KEPT_BYTES);
-    request->call.args = args;
-    request->call.arg_count = arg_count;
-    request->call.resp3 = version >= 3;
+    request->call.args = call->args;
+    request->call.arg_count = call->arg_count;
+    request->call.resp3 = call->version >= 3;
     request->call.reply = NULL;
     engine->txn.now_ms = engine->now_ms;
     engine->txn.signal = false;
-    int rc = lmdb_call(&engine->txn, request, wait);
+    int rc = lmdb_call_known(&engine->txn, request, call->command, call->wait);
     engine->signalled = engine->txn.signal;
     engine->any_signal |= engine->signalled;
     if (rc >= 0 && engine->txn.status < 0) {

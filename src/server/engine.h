@@ -63,14 +63,17 @@ void engine_clock(struct engine *engine, uint64_t monotonic_ns);
  * IMPEL_ERR_BUSY: another process has the lock, try again soon; or a failure. `foreign` is set to
  * true if another process wrote since the waiters were last tried. */
 int engine_begin(struct engine *engine, bool writes, bool *foreign, struct impel_error *err);
-/* Carries out a store command in the transaction, at the time of engine_time(). The reply lives until the next call. Negative:
- * the transaction has to be aborted, engine_explain() says why. */
-int engine_call(struct engine *engine,
-                const struct impel_bytes *args,
-                size_t arg_count,
-                int version,
-                struct call_wait *wait,
-                struct value **reply);
+/* A store command and its words, which are as many as it takes. */
+struct engine_call {
+    const struct command *command;
+    const struct impel_bytes *args;
+    size_t arg_count;
+    int version; /* of RESP */
+    struct call_wait *wait;
+};
+/* Carries one out in the transaction, at the time of engine_time(). The reply lives until the next
+ * call. Negative: the transaction has to be aborted, engine_explain() says why. */
+int engine_call(struct engine *engine, const struct engine_call *call, struct value **reply);
 void engine_time(struct engine *engine, uint64_t monotonic_ns); /* for the calls to come */
 /* The last reply is not needed any more; a large one's memory is given back. */
 void engine_rest(struct engine *engine);

@@ -53,6 +53,7 @@ static void row_add_stored(struct row_table *table, const struct command *comman
         .key_first = command->key_first,
         .key_last = command->key_last,
         .key_step = command->key_step,
+        .command = command,
     };
 
     ASSERT(strlen(command->name) < sizeof(row.name));

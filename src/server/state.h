@@ -87,6 +87,7 @@ struct row {
     int key_first, key_last, key_step;
     void (*run)(struct serve *serve); /* NULL: the store carries it out */
     const struct native *native;      /* one of the port's steps; else NULL */
+    const struct command *command;    /* one of the store's; else NULL */
     uint64_t calls, usec, rejected, failed;
 };
 

@@ -282,7 +282,7 @@ static void check_written(const struct value *value, const char *resp2, const ch
 {
     struct buf buf;
 
-    buf_init(&buf, 1000);
+    buf_init(&buf, 10000);
     resp_put_value(&buf, value, 2);
     CHECK(bytes_equal(buf_bytes(&buf), bytes_of(resp2)));
     buf_clear(&buf);
@@ -315,3 +315,23 @@ TEST(what_resp2_lacks_is_written_as_what_it_has)
 }
 
 TAP_MAIN
+
+TEST(lengths_and_numbers_of_any_number_of_digits_are_written)
+{
+    char bytes[1001];
+    char text[sizeof(bytes) + 64];
+
+    memset(bytes, 'x', sizeof(bytes));
+    for (size_t size = 0; size < sizeof(bytes); size++) {
+        snprintf(text, sizeof(text), "$%zu\r\n%.*s\r\n", size, (int)size, bytes);
+        check_written(&(struct value){.kind = VALUE_BULK, .bytes = {bytes, size}}, text, text);
+        snprintf(text, sizeof(text), ":-%zu\r\n", size + 1);
+        check_written(&(struct value){.kind = VALUE_INTEGER, .integer = -(int64_t)size - 1}, text,
+                      text);
+    }
+    struct buf buf;
+    buf_init(&buf, 16);
+    resp_put_bulk(&buf, (struct impel_bytes){bytes, 10}); /* 17 bytes in all */
+    CHECK(buf.failed && buf.over_max && buf.size == 0);
+    buf_release(&buf);
+}

@@ -104,6 +104,11 @@ TEST(refusals_are_in_the_words_of_redis)
 {
     check_refused("*x\r\n", false, "ERR Protocol error: invalid multibulk length");
     check_refused("*2147483648\r\n", false, "ERR Protocol error: invalid multibulk length");
+    check_refused("*01\r\n", false, "ERR Protocol error: invalid multibulk length");
+    check_refused("*+1\r\n", false, "ERR Protocol error: invalid multibulk length");
+    check_refused("*1\r\n$04\r\n", false, "ERR Protocol error: invalid bulk length");
+    check_refused("*1\r\n$\r\n", false, "ERR Protocol error: invalid bulk length");
+    check_refused("*1\r\n$1234567890\r\n", false, "ERR Protocol error: invalid bulk length");
     check_refused("*1\r\n:5\r\n", false, "ERR Protocol error: expected '$', got ':'");
     check_refused("*1\r\n$-1\r\n", false, "ERR Protocol error: invalid bulk length");
     check_refused("*1\r\n$536870913\r\n", false, "ERR Protocol error: invalid bulk length");

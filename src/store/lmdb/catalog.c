@@ -52,19 +52,32 @@ struct object *object_by_number(struct lmdb_txn *txn, enum object_kind kind, uin
     return object != NULL && object->kind == kind ? object : NULL;
 }
 
+static bool object_has_name(const struct object *object,
+                            enum object_kind kind,
+                            uint64_t parent,
+                            struct impel_bytes name)
+{
+    return !object->gone && object->kind == kind && object->parent == parent &&
+           bytes_equal(object_name(object), name);
+}
+
 struct object *object_by_name(struct lmdb_txn *txn,
                               enum object_kind kind,
                               uint64_t parent,
                               struct impel_bytes name)
 {
+    struct object **last = &txn->named[kind == OBJECT_STREAM ? 0 : kind == OBJECT_GROUP ? 1 : 2];
+
+    if (*last != NULL && object_has_name(*last, kind, parent, name)) {
+        return *last;
+    }
     uint64_t hash = name_hash(kind, parent, name);
     struct object *object = txn->bucket_count == 0 ? NULL : txn->by_name[hash % txn->bucket_count];
-
     while (object != NULL &&
-           (object->gone || object->hash != hash || object->kind != kind ||
-            object->parent != parent || !bytes_equal(object_name(object), name))) {
+           (object->hash != hash || !object_has_name(object, kind, parent, name))) {
         object = object->next_by_name;
     }
+    *last = object;
     return object;
 }
 

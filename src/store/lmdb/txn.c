@@ -37,6 +37,7 @@ void lmdb_txn_release(struct lmdb_txn *txn)
     }
     arena_release(&txn->arena);
     txn->objects = NULL;
+    memset(txn->named, 0, sizeof(txn->named));
     txn->by_name = NULL;
     txn->by_number = NULL;
 }

@@ -63,6 +63,7 @@ struct lmdb_txn {
 
     struct arena arena; /* the objects below */
     struct object *objects;
+    struct object *named[3]; /* of each kind the one found last: mostly it is asked for again */
     struct object **by_number;
     struct object **by_name;
     size_t bucket_count;

@@ -182,7 +182,10 @@ static bool find_command(struct call *call)
     return true;
 }
 
-int lmdb_call(struct lmdb_txn *txn, struct request *request, struct call_wait *wait)
+int lmdb_call_known(struct lmdb_txn *txn,
+                    struct request *request,
+                    const struct command *command,
+                    struct call_wait *wait)
 {
     struct value *reply = arena_calloc(&request->arena, 1, sizeof(*reply));
     struct call call = {
@@ -190,6 +193,7 @@ int lmdb_call(struct lmdb_txn *txn, struct request *request, struct call_wait *w
         .request = request,
         .arena = &request->arena,
         .wait = wait,
+        .command = command,
         .args = request->call.args,
         .arg_count = request->call.arg_count,
         .reply = reply,
@@ -204,7 +208,7 @@ int lmdb_call(struct lmdb_txn *txn, struct request *request, struct call_wait *w
     if (call.arg_count == 0) {
         return IMPEL_ERR_INVALID;
     }
-    if (find_command(&call)) {
+    if (command != NULL || find_command(&call)) {
         call.command->run(&call);
     }
     if (call.status < 0) {
@@ -212,6 +216,11 @@ int lmdb_call(struct lmdb_txn *txn, struct request *request, struct call_wait *w
     }
     request->call.reply = reply;
     return IMPEL_OK;
+}
+
+int lmdb_call(struct lmdb_txn *txn, struct request *request, struct call_wait *wait)
+{
+    return lmdb_call_known(txn, request, NULL, wait);
 }
 
 bool lmdb_call_only_reads(const struct request *request)

@@ -12,6 +12,7 @@
 
 #include "core/request.h"
 
+struct command;
 struct lmdb_txn;
 
 /* How a command that may block (XREAD, XREADGROUP with BLOCK, BLPOP) is kept waiting: it is carried out;
@@ -31,6 +32,11 @@ struct call_wait {
  * all bytes that the reply shows live. `wait` may be NULL: then nothing blocks, as if the time were
  * up at once. Returns IMPEL_OK, or a negative status: abort the transaction. */
 int lmdb_call(struct lmdb_txn *txn, struct request *request, struct call_wait *wait);
+/* The same for who knows the command (call.h) and that the number of words fits it. */
+int lmdb_call_known(struct lmdb_txn *txn,
+                    struct request *request,
+                    const struct command *command,
+                    struct call_wait *wait);
 
 /* True if the command changes nothing: a read transaction will do for it. */
 bool lmdb_call_only_reads(const struct request *request);
