@@ -344,7 +344,9 @@ static void print_table(struct buf *out, const struct group_sweep *group)
                         (unsigned long long)report->moved);
         }
         if (report->park_failed > 0) {
-            buf_appendf(out, ", could not park %llu", (unsigned long long)report->park_failed);
+            buf_appendf(out, ", could not %spark %llu",
+                        group->action & CLAIM_REQUEUE ? "requeue or " : "",
+                        (unsigned long long)report->park_failed);
         }
         buf_append_text(out, "\n");
     }
@@ -403,6 +405,7 @@ static int first_failure(const struct sweeper *sweeper, struct impel_error *err)
 {
     const struct group_sweep *failed = NULL;
     unsigned long long park_failed = 0;
+    bool requeues = false;
 
     for (size_t i = 0; i < sweeper->list.count; i++) {
         const struct swept *swept = sweeper->list.items[i];
@@ -416,14 +419,16 @@ static int first_failure(const struct sweeper *sweeper, struct impel_error *err)
         for (size_t j = 0; j < group->report_count; j++) {
             park_failed += group->reports[j].park_failed;
         }
+        requeues |= (group->action & CLAIM_REQUEUE) != 0;
     }
     if (failed != NULL) {
         return error_set(err, failed->status, "the sweep failed: %s", failed->error.text);
     }
     return park_failed == 0
                ? IMPEL_OK
-               : error_set(err, IMPEL_ERR_IO, "%llu %s could not be parked: still pending",
-                           park_failed, park_failed == 1 ? "entry" : "entries");
+               : error_set(err, IMPEL_ERR_IO, "%llu %s could not be %sparked: still pending",
+                           park_failed, park_failed == 1 ? "entry" : "entries",
+                           requeues ? "requeued or " : "");
 }
 
 static int sweep_once(struct sweeper *sweeper, bool json, struct impel_error *err)

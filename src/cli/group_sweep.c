@@ -81,10 +81,15 @@ int64_t group_sweep_deadline(const struct group_sweep *sweep, int64_t now_ms)
     return sweep_deadline(sweep->machine, now_ms);
 }
 
+static struct event_context context_of(const struct group_sweep *sweep)
+{
+    return (struct event_context){
+        .streams = &sweep->stream, .dead_letters = &sweep->dead_letter, .group = sweep->group};
+}
+
 static void tell(struct group_sweep *sweep, const struct worker_event *event)
 {
-    struct event_context context = {
-        .streams = &sweep->stream, .dead_letters = &sweep->dead_letter, .group = sweep->group};
+    struct event_context context = context_of(sweep);
     struct impel_event out;
 
     metrics_note(sweep->metrics, event);
@@ -211,10 +216,18 @@ static void tell_park_failed(struct group_sweep *sweep, const struct request *cl
 {
     if (claim->claim_from.park_failed > 0 &&
         (sweep->park_failed_ms == 0 || now_ms - sweep->park_failed_ms >= PARK_FAILED_TOLD_MS)) {
+        const struct worker_event failed = {.kind = EVENT_PARK_FAILED,
+                                            .count = claim->claim_from.park_failed,
+                                            .text = claim->claim_from.park_error.text};
+        struct event_context context = context_of(sweep);
+        struct impel_event event;
+
         sweep->park_failed_ms = now_ms;
-        tell(sweep, &(struct worker_event){.kind = EVENT_PARK_FAILED,
-                                           .count = claim->claim_from.park_failed,
-                                           .text = claim->claim_from.park_error.text});
+        event_from_worker(&failed, &context, &event);
+        if (sweep->action & CLAIM_REQUEUE) {
+            event.text = "an entry could not be requeued or parked and stays pending";
+        }
+        logging_event(&event, sweep->logging);
     }
 }
 

@@ -314,13 +314,27 @@ static void rotate_foreign(struct sweep *sweep, const struct sweep_cursor *curso
     free(turned);
 }
 
-/* What was known of the same owner goes on to count. */
-static void carry_over(struct sweep *sweep, const struct target *old, size_t old_count)
+static int name_order(const void *a, const void *b)
+{
+    const struct target *left = a;
+    const struct target *right = b;
+
+    return left->nobody != right->nobody ? (int)left->nobody - (int)right->nobody
+                                         : bytes_compare(left->name, right->name);
+}
+
+/* What was known of the same owner goes on to count. The old ones are put into another order: there may
+ * be very many. */
+static void carry_over(struct sweep *sweep, struct target *old, size_t old_count)
 {
     sweep->due_count = sweep->last_count = 0;
+    if (old_count > 0) {
+        qsort(old, old_count, sizeof(*old), name_order);
+    }
     for (size_t i = 0; i < sweep->target_count; i++) {
         struct target *target = &sweep->targets[i];
-        const struct target *known = find_target(old, old_count, target);
+        const struct target *known =
+            old_count == 0 ? NULL : bsearch(target, old, old_count, sizeof(*old), name_order);
         if (known == NULL || known->state != target->state || target->drop) {
             continue;
         }
@@ -393,7 +407,9 @@ static bool make_targets(struct sweep *sweep, const struct request *look)
     }
     qsort(sweep->targets, sweep->target_count, sizeof(*sweep->targets), target_order);
     carry_over(sweep, old, old_count);
-    rotate_foreign(sweep, &look->look.cursor);
+    if (sweep->limited) { /* else all of it is walked at once, and from its beginning */
+        rotate_foreign(sweep, &look->look.cursor);
+    }
     arena_release(&sweep->arena);
     sweep->arena = arena;
     return true;

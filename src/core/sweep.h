@@ -17,9 +17,9 @@
 #include "core/request.h"
 
 enum {
-    SWEEP_ROWS_MAX = 1000,   /* examined in one step */
-    SWEEP_CLAIMS_MAX = 1000, /* claimed in one step, by which stores bound a reply or a commit */
-    SWEEP_OWNERS_MAX = 4096, /* kept from one look; more owners wait for the next */
+    SWEEP_ROWS_MAX = 1000,      /* examined in one step */
+    SWEEP_CLAIMS_MAX = 1000,    /* claimed in one step, by which stores bound a reply or a commit */
+    SWEEP_OWNERS_MAX = 1 << 17, /* kept from one look, some 20 MiB; more wait for the next */
     SWEEP_STEPS_MAX = 16,    /* of one owner's walk that only finds, in one sweep: goes on there */
     SWEEP_STEPS_FOREIGN = 4, /* of all foreign owners in one sweep: they are mostly healthy. The
                                 first sweep without a worker has no such limits: it reports; its

@@ -2,6 +2,8 @@
 #include "core/sweep.h"
 #include "tap.h"
 
+#include <stdio.h>
+
 static int64_t now_ms;
 static struct sweep *sweep;
 
@@ -312,16 +314,42 @@ TEST(foreign_lists_are_walked_a_little_each_sweep_from_the_cursor)
     end();
 }
 
+/* Wherever another one's walk stands: `sweep --once` makes only this one. */
 TEST(without_a_worker_the_first_sweep_walks_all)
 {
     begin(false);
-    done(look_foreign("", 0));
+    done(look_foreign("b", 500));
     for (uint64_t i = 0; i < 40; i++) {
         step("a", 0, i * 1000, i == 39 ? 0 : (i + 1) * 1000, 0);
     }
     step("b", 0, 0, 0, 0);
     step("c", 0, 0, 0, 0);
     CHECK(next(0) == NULL);
+    end();
+}
+
+/* Programs that take a new name at every start leave thousands. */
+TEST(every_owner_is_walked_however_many_there_are)
+{
+    enum { OWNERS = 10000 };
+    static char names[OWNERS][8];
+
+    begin(false);
+    for (int round = 0; round < 2; round++) {
+        struct request *look = looked();
+        look->look.owners = arena_calloc(&look->arena, OWNERS, sizeof(*look->look.owners));
+        for (size_t i = 0; i < OWNERS; i++) {
+            (void)snprintf(names[i], sizeof(names[i]), "%05zu", i);
+            owner_add(look, names[i], 1, OWNER_DEAD);
+        }
+        done(look);
+        for (size_t i = 0; i < OWNERS; i++) {
+            step(names[i], 0, 0, 0, i == 7);
+        }
+        CHECK(next(0) == NULL);
+        CHECK(sweep_due(sweep, NULL));
+        now_ms += sweep_deadline(sweep, now_ms);
+    }
     end();
 }
 
