@@ -5,6 +5,7 @@ import json
 import re
 import signal
 import socket
+import subprocess
 import threading
 
 import redis
@@ -120,6 +121,22 @@ def lines_that_may_be_in_are_named_when_a_connection_breaks(tmp):
     done = impel("add", "--stream", "s", "--jsonl", tmp / "lines", store="redis://127.0.0.1:%d" % free_port())
     equal((done.code, done.out), (1, "0\n"), done.err)
     equal("not known" in done.err, False, done.err)
+
+
+@test
+def a_connection_that_was_closed_between_two_lines_is_made_again(tmp):
+    _, port = start_redis(tmp)
+    client = redis.Redis(port=port)
+    adding = start(impel_argv("add", "--stream", "s", "--jsonl", store="redis://127.0.0.1:%d" % port), tmp,
+                   stdin=subprocess.PIPE)
+    for n in range(1, 4):
+        adding.popen.stdin.write(b'{"n":%d}\n' % n)
+        adding.popen.stdin.flush()
+        wait_for(lambda n=n: client.xlen("s") == n, what="line %d" % n)
+        client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    adding.popen.stdin.close()
+    done = adding.wait()
+    equal((done.code, done.out), (0, "3\n"), done.err)
 
 
 class NoRedis(threading.Thread):

@@ -435,14 +435,14 @@ static void slice_over(uv_timer_t *timer)
 
 /* A peer that is gone must not end the process: see net.h. What came of a blocked SIGPIPE is taken
  * away before it is let in again. */
-static void run_own_loop(struct redis_store *store)
+static void run_own_loop(struct redis_store *store, bool may_wait)
 {
     sigset_t pipe_only, before;
 
     sigemptyset(&pipe_only);
     sigaddset(&pipe_only, SIGPIPE);
     pthread_sigmask(SIG_BLOCK, &pipe_only, &before);
-    if (store->outstanding > 0 && store->done_first == NULL) {
+    if (may_wait) {
         uv_update_time(store->loop);
         uv_timer_start(&store->slice, slice_over, SLICE_MS, 0);
         uv_run(store->loop, UV_RUN_ONCE);
@@ -457,18 +457,32 @@ static void run_own_loop(struct redis_store *store)
     }
 }
 
+/* Nobody ran the loop since the last answer, and the server may have closed the connection meanwhile (its
+ * `timeout`, a restart): what went there would be lost, so it is looked at first, and once more for the
+ * connection's own word of it. */
+static void look_before_sending(struct redis_store *store)
+{
+    bool idle = store->main.sent.first == NULL && store->read.sent.first == NULL;
+
+    if (store->own && idle && store->queued_first != NULL) {
+        run_own_loop(store, false);
+        run_own_loop(store, false);
+    }
+}
+
 static int64_t redis_turn(struct store *base, int64_t now_ms)
 {
     struct redis_store *store = (struct redis_store *)base;
 
     (void)now_ms; /* the loop has its own */
     store->woken = false;
+    look_before_sending(store);
     tell_events(store);
     send_queued(store);
     link_flush(&store->main);
     link_flush(&store->read);
     if (store->own) {
-        run_own_loop(store);
+        run_own_loop(store, store->outstanding > 0 && store->done_first == NULL);
     }
     while (complete(store)) {
         send_queued(store);
