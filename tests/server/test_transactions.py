@@ -52,9 +52,9 @@ def what_went_within_a_transaction_is_gone_for_what_follows_in_it(tmp):
     t("XGROUP CREATE s g 0")
     t("XREADGROUP GROUP g c STREAMS s >")
     t("MULTI")
-    for command in ("XACK s g 9-9", "XGROUP DESTROY s g", "XACK s g 1-1", "XGROUP CREATE s g 0", "XACK s g 1-1",
-                    "XGROUP DELCONSUMER s g c", "DEL s", "XLEN s", "XADD s 1-1 a b", "XLEN s", "RENAME s t",
-                    "XLEN s", "XLEN t", "XACK t g 1-1"):
+    for command in ("XACK s g 9-9", "XGROUP DESTROY s g", "XACK s g 1-1", "XGROUP CREATE s g 0",
+                    "XACK s g 1-1", "XGROUP DELCONSUMER s g c", "DEL s", "XLEN s", "XADD s 1-1 a b", "XLEN s",
+                    "RENAME s t", "XLEN s", "XLEN t", "XACK t g 1-1"):
         equal(t(command), "QUEUED")
     equal(t("EXEC"), [0, 1, 0, "OK", 0, 0, 1, 0, "1-1", 1, "OK", 0, 1, 0])
     equal(t("XINFO GROUPS t"), [])
