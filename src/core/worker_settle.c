@@ -32,6 +32,10 @@ void settle_ack(struct hold *hold)
         hold->entry = NULL;
     }
     hold->state = HOLD_ACKING;
+    if (hold->alone) {
+        /* Whatever came beside it could take the process with it, and then it would look exhausted. */
+        hold->stream->worker->alone_hold = hold;
+    }
     list_append(&s->acks, &hold->queue);
     s->ack_count++;
     make_dirty(s);

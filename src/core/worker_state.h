@@ -288,7 +288,7 @@ struct worker {
 
     /* alone */
     struct run *alone;       /* runs now, alone */
-    struct hold *alone_hold; /* has its place, starts when its stream is open */
+    struct hold *alone_hold; /* has its place, waits for its stream to open; later: for its ack */
     bool alone_claiming;
     int64_t alone_again_ms;
 

@@ -212,6 +212,12 @@ TEST(a_last_attempt_runs_alone)
     hand_ok_all(REQUEST_ACK);
     CHECK(hand_count(REQUEST_READ) == 0);
     hand_outcome(100, OUTCOME_DONE);
+    CHECK(hand_count(REQUEST_READ) == 0); /* what came now could end the process before the ack */
+    for (int i = 0; i < 2; i++) {         /* those from before, then this one */
+        CHECK(hand_count(REQUEST_ACK) == 1 && hand_count(REQUEST_READ) == 0);
+        hand_ok(REQUEST_ACK);
+        hand_tick();
+    }
     CHECK(hand_count(REQUEST_READ) == 1);
     hand_end();
 }
@@ -444,8 +450,9 @@ TEST(an_adopted_last_attempt_runs_alone)
     hand_tick();
     hand_ok(REQUEST_ADOPT);
     CHECK(hand_running(5) != NULL && hand_running(5)->attempt == 5);
-    CHECK(hand_count(REQUEST_READ) == 0);
     hand_outcome(5, OUTCOME_DONE);
+    CHECK(hand_count(REQUEST_READ) == 0);
+    hand_ok_all(REQUEST_ACK);
     CHECK(hand_count(REQUEST_READ) == 1);
     hand_end();
 }
