@@ -410,6 +410,7 @@ int command_drill(struct options *options, struct impel_error *err)
         rc = play(&drill, err);
     }
     if (rc >= 0 && !drill_stop_workers(&drill)) {
+        drill.log_told = true;
         rc = error_set(err, IMPEL_ERR_IO, "a worker did not end cleanly; its log is in %s",
                        drill.folder.path);
     }

@@ -35,6 +35,7 @@ struct drill_metrics {
 struct drill {
     const struct options *options;
     struct store *store;
+    bool log_told;        /* a log in the folder was named, so it stays */
     struct folder folder; /* the workers' metrics, what they did, perhaps the store */
     bool own_store;       /* in the folder, and gone with it */
     char store_url[1024];

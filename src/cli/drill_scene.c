@@ -88,7 +88,7 @@ void drill_close(struct drill *drill)
         delete_streams(drill);
     }
     store_close(drill->store);
-    if (drill->options->keep_scene) {
+    if (drill->options->keep_scene || drill->log_told) {
         folder_keep(&drill->folder);
     } else {
         folder_remove(&drill->folder);
@@ -213,6 +213,7 @@ int drill_check_workers(struct drill *drill, struct impel_error *err)
         struct drill_worker *worker = &drill->workers[i];
         if (worker->pid > 0 && waitpid(worker->pid, NULL, WNOHANG) == worker->pid) {
             worker->pid = 0;
+            drill->log_told = true;
             return error_set(err, IMPEL_ERR_IO, "worker %s ended by itself; its log is %s/%s.log",
                              worker->name, drill->folder.path, worker->name);
         }

@@ -2,7 +2,9 @@
 """drill: it passes on the embedded store, it shows the four results, it cleans up, and it notices
 when recovery does not work."""
 import json
+import os
 import pathlib
+import re
 import signal
 
 from impeltest import check, contains, equal, impel, impel_argv, impel_ok, main, start, test, wait_for
@@ -65,6 +67,19 @@ def somebody_has_to_be_left(tmp):
     done = impel("drill", "--workers", "2", "--kills", "2", store=tmp / "db")
     equal(done.code, 2)
     contains(done.err, "smaller than --workers")
+
+
+@test
+def a_log_that_is_named_stays(tmp):
+    drill = start(impel_argv("drill", "--entries", "200"), tmp, env={"TMPDIR": str(tmp), "IMPEL_STORE": ""})
+    wait_for(lambda: list(tmp.glob("impel-drill-*/drill-2.log")), what="workers")
+    children = pathlib.Path("/proc/%d/task/%d/children" % (drill.pid, drill.pid)).read_text().split()
+    for pid in children:
+        if b"drill-" in pathlib.Path("/proc/%s/cmdline" % pid).read_bytes():
+            os.kill(int(pid), signal.SIGKILL)
+    done = drill.wait()
+    equal(done.code, 1, done.err)
+    check(pathlib.Path(re.search(r"its log is (\S+)", done.err)[1]).exists(), done.err)
 
 
 main()
