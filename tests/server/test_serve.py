@@ -281,7 +281,7 @@ def what_cannot_be_used_is_named_as_it_is(tmp):
         done = impel("serve", "--unix", path, store=db)
         equal(done.code, 2, done.err)
         contains(done.err, "the path of a socket has 1 to 107 bytes")
-    done = run(["sh", "-c", 'ulimit -n 6 && exec "$@"', "sh", *impel_argv("serve", "--unix", tmp / "sock", store=db)])
+    done = run(["sh", "-c", 'ulimit -n 8 && exec "$@"', "sh", *impel_argv("serve", "--unix", tmp / "sock", store=db)])
     equal(done.code, 1, done.err)
     contains(done.err, "too many open files; raise the limit")
 
