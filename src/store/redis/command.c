@@ -239,13 +239,29 @@ int reply_status(struct impel_bytes text)
     return IMPEL_ERR_REPLY;
 }
 
-/* What an error says, without the place in the script that it came from. */
+static bool is_script_hash(const char *text)
+{
+    for (size_t i = 0; i < SHA1_TEXT_SIZE - 1; i++) {
+        if ((text[i] < '0' || text[i] > '9') && (text[i] < 'a' || text[i] > 'f')) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* What an error says, without the place in the script that it came from: " script: " and its hash. */
 static struct impel_bytes without_script(struct impel_bytes text)
 {
-    const char *at = memmem(text.data, text.size, " script: ", strlen(" script: "));
+    static const char mark[] = " script: ";
+    const size_t mark_size = sizeof(mark) - 1;
+    const char *at = text.data;
 
-    return at == NULL ? text
-                      : (struct impel_bytes){text.data, (size_t)(at - (const char *)text.data)};
+    for (size_t i = 0; i + mark_size + SHA1_TEXT_SIZE - 1 <= text.size; i++) {
+        if (memcmp(at + i, mark, mark_size) == 0 && is_script_hash(at + i + mark_size)) {
+            return (struct impel_bytes){at, i};
+        }
+    }
+    return text;
 }
 
 void op_refusal(const struct op *op, const struct value *reply, struct impel_error *err)
