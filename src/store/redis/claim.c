@@ -304,7 +304,7 @@ static void park_failed(struct request *request, struct impel_bytes why)
 
     if (request->claim_from.park_failed++ == 0) {
         (void)error_set(&request->claim_from.park_error, reply_status(why), "%s",
-                        bytes_quote(why, text, sizeof(text)));
+                        bytes_quote(refusal_words(why), text, sizeof(text)));
     }
 }
 

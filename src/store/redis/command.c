@@ -182,88 +182,6 @@ entry_of(struct redis_store *store, const struct value *id, const struct value *
     return entry;
 }
 
-/* By the word that an error begins with. */
-static const struct {
-    const char *word;
-    int status;
-} words[] = {
-    {"NOGROUP ", IMPEL_ERR_NO_GROUP},
-    {"UNBLOCKED ", IMPEL_ERR_NO_GROUP},
-    {"WRONGTYPE ", IMPEL_ERR_WRONG_TYPE},
-    {"BUSYGROUP ", IMPEL_ERR_EXISTS},
-    {"BUSYKEY ", IMPEL_ERR_EXISTS},
-    {"OTHERS ", IMPEL_ERR_EXISTS},
-    {"FENCED ", IMPEL_ERR_FENCED},
-    {"REPLACED ", IMPEL_ERR_REPLACED},
-    {"OOM ", IMPEL_ERR_FULL},
-    {"MISCONF ", IMPEL_ERR_IO},
-    {"LOADING ", IMPEL_ERR_BUSY},
-    {"BUSY ", IMPEL_ERR_BUSY},
-    {"MASTERDOWN ", IMPEL_ERR_BUSY},
-    {"TRYAGAIN ", IMPEL_ERR_BUSY},
-    {"CLUSTERDOWN ", IMPEL_ERR_BUSY},
-    {"NOREPLICAS ", IMPEL_ERR_BUSY},
-    {"READONLY ", IMPEL_ERR_READ_ONLY},
-    {"NOAUTH ", IMPEL_ERR_AUTH},
-    {"WRONGPASS ", IMPEL_ERR_AUTH},
-    {"NOPERM ", IMPEL_ERR_AUTH},
-    {"ERR ACL failure in script", IMPEL_ERR_AUTH},
-    {"ERR The user executing the script can't", IMPEL_ERR_AUTH},
-    {"The user executing the script can't", IMPEL_ERR_AUTH},
-    {"MOVED ", IMPEL_ERR_UNSUPPORTED},
-    {"ASK ", IMPEL_ERR_UNSUPPORTED},
-    {"CROSSSLOT ", IMPEL_ERR_INVALID},
-    {"ERR invalid password", IMPEL_ERR_AUTH},
-    {"ERR unknown command", IMPEL_ERR_UNSUPPORTED},
-    {"ERR The XGROUP subcommand requires the key to exist", IMPEL_ERR_NO_GROUP},
-    {"ERR no such key", IMPEL_ERR_NO_GROUP},
-};
-
-int reply_status(struct impel_bytes text)
-{
-    for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
-        size_t size = strlen(words[i].word);
-        if (text.size >= size && memcmp(text.data, words[i].word, size) == 0) {
-            return words[i].status;
-        }
-    }
-    /* Before 7.0 a script's error is wrapped: "ERR Error running script (...): ... OOM command ...", or
-     * "@user_script: 12: -OOM command ..." */
-    bool wrapped = text.size > 12 && (memcmp(text.data, "ERR Error ru", 12) == 0 ||
-                                      memcmp(text.data, "@user_script", 12) == 0);
-    for (size_t i = 0; i < ARRAY_SIZE(words) && wrapped; i++) {
-        if (memmem(text.data, text.size, words[i].word, strlen(words[i].word)) != NULL) {
-            return words[i].status;
-        }
-    }
-    return IMPEL_ERR_REPLY;
-}
-
-static bool is_script_hash(const char *text)
-{
-    for (size_t i = 0; i < SHA1_TEXT_SIZE - 1; i++) {
-        if ((text[i] < '0' || text[i] > '9') && (text[i] < 'a' || text[i] > 'f')) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* What an error says, without the place in the script that it came from: " script: " and its hash. */
-static struct impel_bytes without_script(struct impel_bytes text)
-{
-    static const char mark[] = " script: ";
-    const size_t mark_size = sizeof(mark) - 1;
-    const char *at = text.data;
-
-    for (size_t i = 0; i + mark_size + SHA1_TEXT_SIZE - 1 <= text.size; i++) {
-        if (memcmp(at + i, mark, mark_size) == 0 && is_script_hash(at + i + mark_size)) {
-            return (struct impel_bytes){at, i};
-        }
-    }
-    return text;
-}
-
 void op_refusal(const struct op *op, const struct value *reply, struct impel_error *err)
 {
     char text[300], stream[100], more[140] = "";
@@ -278,7 +196,7 @@ void op_refusal(const struct op *op, const struct value *reply, struct impel_err
     }
     (void)error_set(err, status, "redis at %s: %s: %s%s", op->store->url.shown,
                     op->request != NULL ? request_name(op->request->kind) : op->kind->name,
-                    bytes_quote(without_script(reply->bytes), text, sizeof(text)), more);
+                    bytes_quote(refusal_words(reply->bytes), text, sizeof(text)), more);
 }
 
 enum op_next op_refused(struct op *op, const struct value *reply)

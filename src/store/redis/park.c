@@ -109,7 +109,7 @@ bool large_take(struct op *op,
     if (op->taken % PARK_REPLIES != PARK_REPLIES - 1) {
         if (reply->kind == VALUE_ERROR && why->status == 0) {
             (void)error_set(why, reply_status(reply->bytes), "%s",
-                            bytes_quote(reply->bytes, text, sizeof(text)));
+                            bytes_quote(refusal_words(reply->bytes), text, sizeof(text)));
         }
         return false;
     }
@@ -122,7 +122,8 @@ bool large_take(struct op *op,
                                                                           : settled;
         struct impel_bytes bytes =
             error->kind == VALUE_ERROR ? error->bytes : bytes_of("ERR the copy was not added");
-        (void)error_set(why, reply_status(bytes), "%s", bytes_quote(bytes, text, sizeof(text)));
+        (void)error_set(why, reply_status(bytes), "%s",
+                        bytes_quote(refusal_words(bytes), text, sizeof(text)));
     }
     return true;
 }
@@ -210,7 +211,7 @@ static void failed_because(struct op *op, struct impel_bytes why)
 
     if (op->request->error.status == 0) {
         (void)error_set(&op->request->error, reply_status(why), "park: %s",
-                        bytes_quote(why, text, sizeof(text)));
+                        bytes_quote(refusal_words(why), text, sizeof(text)));
     }
 }
 

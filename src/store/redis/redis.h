@@ -180,8 +180,6 @@ struct impel_bytes item_bytes(const struct value *array, size_t i);
 /* A new entry from a flat array of names and values; NULL if memory is out or it is none. */
 struct entry *
 entry_of(struct redis_store *store, const struct value *id, const struct value *fields);
-/* What an error reply means. */
-int reply_status(struct impel_bytes text);
 void op_refusal(const struct op *op, const struct value *reply, struct impel_error *err);
 /* Finishes the op with an error reply's meaning. Returns OP_DONE. */
 enum op_next op_refused(struct op *op, const struct value *reply);
@@ -189,6 +187,13 @@ enum op_next op_garbled(struct op *op); /* the same for a reply that makes no se
 /* For answers of scripts: takes over the store's time (element 0); false and finished if the reply
  * is an error or no array. */
 bool script_answered(struct op *op, const struct value *reply);
+
+/* ---- refusal.c ---- */
+
+/* What an error reply means. */
+int reply_status(struct impel_bytes text);
+/* The part of it that is for people: without the place in a script. */
+struct impel_bytes refusal_words(struct impel_bytes text);
 
 /* ---- the kinds ---- */
 

@@ -122,7 +122,7 @@ static void failed_because(struct op *op, int status, struct impel_bytes why)
 
     if (op->request->error.status == 0) {
         (void)error_set(&op->request->error, status, "replay: %s",
-                        bytes_quote(why, text, sizeof(text)));
+                        bytes_quote(refusal_words(why), text, sizeof(text)));
     }
 }
 
@@ -184,7 +184,7 @@ static enum op_next take_large(struct op *op, const struct value *reply)
     if (op->taken < LARGE_REPLIES - 1) {
         if (reply->kind == VALUE_ERROR && replaying->why.status == 0) {
             (void)error_set(&replaying->why, reply_status(reply->bytes), "%s",
-                            bytes_quote(reply->bytes, text, sizeof(text)));
+                            bytes_quote(refusal_words(reply->bytes), text, sizeof(text)));
         }
         return OP_MORE;
     }
