@@ -48,16 +48,22 @@ static const struct row {
      IMPEL_ERR_REPLY},
 };
 
+static void check_row(const struct row *row)
+{
+    struct impel_bytes said = bytes_of(row->reply), words = refusal_words(said);
+    int status = reply_status(said);
+
+    if (!bytes_equal(words, bytes_of(row->words)) || status != row->status) {
+        printf("# '%s': '%.*s', %s\n", row->reply, (int)words.size, (const char *)words.data,
+               status_text(status));
+        CHECK(false);
+    }
+}
+
 TEST(the_place_in_a_script_is_left_out_and_the_meaning_is_found)
 {
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-        struct impel_bytes said = bytes_of(rows[i].reply), words = refusal_words(said);
-        int status = reply_status(said);
-        if (!bytes_equal(words, bytes_of(rows[i].words)) || status != rows[i].status) {
-            printf("# '%s': '%.*s', %s\n", rows[i].reply, (int)words.size, (const char *)words.data,
-                   status_text(status));
-            CHECK(false);
-        }
+        check_row(&rows[i]);
     }
 }
 

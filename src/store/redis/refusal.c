@@ -9,8 +9,8 @@
 
 #include <string.h>
 
-static const char PLACE[] = "@user_script:";
-static const char CALL[] = "ERR Error running script (call to f_";
+static const char place[] = "@user_script:";
+static const char script_call[] = "ERR Error running script (call to f_";
 
 /* By the word that an error begins with. */
 static const struct {
@@ -81,7 +81,7 @@ static struct impel_bytes behind(struct impel_bytes text, const char *bytes)
     const char *at = text.data;
     size_t i = 0;
 
-    while (i < text.size && memchr(bytes, at[i], strlen(bytes)) != NULL) {
+    while (i < text.size && at[i] != '\0' && strchr(bytes, at[i]) != NULL) {
         i++;
     }
     return from(text, i);
@@ -89,14 +89,14 @@ static struct impel_bytes behind(struct impel_bytes text, const char *bytes)
 
 static struct impel_bytes without_place_before(struct impel_bytes text)
 {
-    const size_t call_size = sizeof(CALL) - 1 + SHA1_TEXT_SIZE - 1;
+    const size_t call_size = sizeof(script_call) - 1 + SHA1_TEXT_SIZE - 1;
 
-    if (begins(text, CALL) && begins_with_hash(from(text, sizeof(CALL) - 1)) &&
+    if (begins(text, script_call) && begins_with_hash(from(text, sizeof(script_call) - 1)) &&
         begins(from(text, call_size), "): ")) {
         text = from(text, call_size + strlen("): "));
     }
-    while (begins(text, PLACE)) {
-        text = behind(from(text, sizeof(PLACE) - 1), " 0123456789:-");
+    while (begins(text, place)) {
+        text = behind(from(text, sizeof(place) - 1), " 0123456789:-");
     }
     return text;
 }
@@ -111,7 +111,7 @@ static struct impel_bytes without_place_behind(struct impel_bytes text)
             continue;
         }
         rest = from(rest, sizeof(mark) - 1);
-        if (begins_with_hash(rest) || (begins(rest, "on ") && begins(from(rest, 3), PLACE))) {
+        if (begins_with_hash(rest) || (begins(rest, "on ") && begins(from(rest, 3), place))) {
             return (struct impel_bytes){text.data, i};
         }
     }
