@@ -168,6 +168,20 @@ def what_a_key_is(tmp):
 
 
 @test
+def what_trimming_about_removes_goes_by_the_size_of_nodes(tmp):
+    r = Served(tmp).client()
+    for most, removed in [(5, 500), (100, 10000), (20000, 0), (0, 0)]:
+        r.flushall()
+        r.config_set("stream-node-max-entries", most)
+        r.config_set("stream-node-max-bytes", 0)
+        pipe = r.pipeline(transaction=False)
+        for _ in range(12000):
+            pipe.execute_command("XADD", "s", "*", "f", "v")
+        pipe.execute()
+        equal(r.execute_command("XTRIM", "s", "MAXLEN", "~", "100"), removed, "%d entries in a node" % most)
+
+
+@test
 def idempotent_adds_go_by_what_the_server_says(tmp):
     served = Served(tmp)
     r = served.client()

@@ -118,7 +118,9 @@ static void time_left(struct call *call, bool seconds, bool absolute)
         if (expires_ms != 0 && !absolute) {
             ms = expires_ms - lmdb_now_ms(call->txn);
         }
-        call_reply_integer(call, expires_ms == 0 ? -1 : seconds ? (ms + 500) / 1000 : ms);
+        /* Rounded, without an overflow at the end of time. */
+        int64_t s = ms / 1000 + (ms % 1000 >= 500 ? 1 : 0);
+        call_reply_integer(call, expires_ms == 0 ? -1 : seconds ? s : ms);
     }
 }
 

@@ -446,6 +446,7 @@ struct restore_words {
 static bool restore_words(struct call *call, struct restore_words *words)
 {
     int64_t number;
+    bool idle = false, freq = false; /* one of them at most */
 
     for (size_t i = 4; i < call->arg_count; i++) {
         bool more = i + 1 < call->arg_count;
@@ -453,14 +454,16 @@ static bool restore_words(struct call *call, struct restore_words *words)
             words->replace = true;
         } else if (call_word_is(call, i, "ABSTTL")) {
             words->absolute = true;
-        } else if (call_word_is(call, i, "IDLETIME") && more) {
+        } else if (call_word_is(call, i, "IDLETIME") && more && !freq) {
+            idle = true;
             if (!call_integer(call, ++i, &number)) {
                 return false;
             }
             if (number < 0) {
                 return call_error(call, "ERR Invalid IDLETIME value, must be >= 0");
             }
-        } else if (call_word_is(call, i, "FREQ") && more) {
+        } else if (call_word_is(call, i, "FREQ") && more && !idle) {
+            freq = true;
             if (!call_integer(call, ++i, &number)) {
                 return false;
             }

@@ -7,10 +7,23 @@
 #include "store/lmdb/command/trim.h"
 
 #include "store/lmdb/command/commands.h"
+#include "store/lmdb/txn.h"
 
 enum {
-    LIMIT_DEFAULT = 100 * 100, /* a hundred nodes of the default size */
+    LIMIT_NODES = 100, /* what ~ removes at most where no LIMIT is given: a hundred full nodes */
+    LIMIT_DEFAULT = 10000, /* ... where a node may have any number */
+    LIMIT_MAX = 1000000,
 };
+
+static int64_t limit_default(const struct call *call)
+{
+    uint64_t entries_max = call->txn->node_entries_max;
+
+    if (entries_max == UINT32_MAX) { /* no limit: lmdb_node_limits() */
+        return LIMIT_DEFAULT;
+    }
+    return entries_max > LIMIT_MAX / LIMIT_NODES ? LIMIT_MAX : (int64_t)entries_max * LIMIT_NODES;
+}
 
 static enum trim_word read_threshold(struct call *call, struct trim_words *words, size_t *index)
 {
@@ -115,7 +128,7 @@ bool trim_words_check(struct call *call, struct trim_words *words, bool required
                                 "option");
     }
     if (!words->limit_given && words->approximate) {
-        words->limit = LIMIT_DEFAULT;
+        words->limit = limit_default(call);
     }
     return true;
 }
