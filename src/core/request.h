@@ -483,6 +483,7 @@ struct request {
             size_t arg_count;
             bool resp3;          /* in: XREAD's reply is a map, as RESP3 has it */
             struct value *reply; /* out: in the arena; error replies are values, status stays OK */
+            uint64_t changes;    /* out: as Redis counts them, for rdb_changes_since_last_save */
         } call;
     };
 };

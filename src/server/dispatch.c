@@ -28,6 +28,28 @@ struct store_call {
     struct call_wait *wait;
 };
 
+/* The steps of Impel's own workers count as one change each. */
+static uint64_t changes_of(const struct server *server, const struct row *row)
+{
+    return row->native != NULL ? 1 : server->engine.request.call.changes;
+}
+
+/* Tells those who watch what a command has changed. */
+static void tell_watches(struct server *server, const struct store_call *call)
+{
+    const struct row *row = call->row;
+
+    if (row->native != NULL || changes_of(server, row) == 0) {
+        return;
+    }
+    if (strcmp(row->name, "copy") == 0) {
+        watch_touch(server, call->args[2]); /* its source stays what it is */
+    } else {
+        row_keys(row, call->args, call->arg_count,
+                 (row->flags & ROW_TOUCHES) != 0 ? watch_touch : watch_check, server);
+    }
+}
+
 /* Carries out a store command and appends its reply. Negative: the transaction broke. */
 static int call_store(struct client *client, const struct store_call *call)
 {
@@ -35,7 +57,8 @@ static int call_store(struct client *client, const struct store_call *call)
     struct row *row = call->row;
     struct value *reply = NULL;
     uint64_t begun = server->clock_ns;
-    bool sets_id = server->watch_count > 0 && strcmp(row->name, "xsetid") == 0;
+    bool watched = server->watch_count > 0 && (row->flags & ROW_WRITES) != 0;
+    bool sets_id = watched && strcmp(row->name, "xsetid") == 0;
 
     if (sets_id) {
         watch_check(server, call->args[1]);
@@ -51,6 +74,8 @@ static int call_store(struct client *client, const struct store_call *call)
     }
     if (sets_id) {
         watch_refresh(server, call->args[1]);
+    } else if (watched) {
+        tell_watches(server, call);
     }
     if ((row->flags & ROW_EXPIRES) != 0) {
         server->expiry_unknown = true;
@@ -63,13 +88,12 @@ static int call_store(struct client *client, const struct store_call *call)
         client->wait.begun_us += usec;
         return IMPEL_OK;
     }
-    row->calls++;
-    row->usec += usec;
+    turn_count_call(server, row, usec);
     if (reply->kind == VALUE_ERROR) {
         row->failed++;
         turn_count_error(server, reply->bytes);
     } else if ((row->flags & ROW_WRITES) != 0) {
-        server->stats.changes++;
+        server->stats.changes += changes_of(server, row);
     }
     resp_put_value(&client->out, reply, client->version);
     return IMPEL_OK;
@@ -91,9 +115,8 @@ static void run_own(struct client *client, struct row *row, const struct queued 
     uint64_t begun = server->clock_ns, errors = server->stats.errors;
 
     row->run(&serve);
-    row->calls++;
-    row->usec += (server_clock(server) - begun) / 1000;
-    row->failed += server->stats.errors != errors;
+    turn_count_call(server, row, (server_clock(server) - begun) / 1000);
+    row->failed += server->stats.errors > errors; /* CONFIG RESETSTAT makes it less */
 }
 
 /* ---- ops ---- */
@@ -222,19 +245,31 @@ static bool multi_writes(const struct multi *multi)
     return false;
 }
 
+/* There is nothing to carry out, or something in it was wrong. */
+static bool exec_refused(struct client *client, struct row *row)
+{
+    bool begun = (client->flags & CLIENT_MULTI) != 0;
+
+    if (begun && (client->flags & CLIENT_MULTI_BAD) == 0) {
+        return false;
+    }
+    turn_count_call(client->server, row, 0);
+    row->failed++;
+    turn_error(client->server, &client->out,
+               begun ? "EXECABORT Transaction discarded because of previous errors."
+                     : "ERR EXEC without MULTI");
+    if (begun) {
+        multi_discard(client);
+    }
+    return true;
+}
+
 int dispatch_exec(struct client *client, struct row *row)
 {
     struct server *server = client->server;
     bool touched = false;
 
-    if ((client->flags & CLIENT_MULTI) == 0) {
-        turn_error(server, &client->out, "ERR EXEC without MULTI");
-        return 1;
-    }
-    if ((client->flags & CLIENT_MULTI_BAD) != 0) {
-        turn_error(server, &client->out,
-                   "EXECABORT Transaction discarded because of previous errors.");
-        multi_discard(client);
+    if (exec_refused(client, row)) {
         return 1;
     }
     int rc = begin(client, multi_writes(&client->multi));
@@ -245,7 +280,7 @@ int dispatch_exec(struct client *client, struct row *row)
         touched = watch_touched(client);
     }
     struct turn_op *op = touched ? NULL : journal_add(server, client);
-    row->calls++;
+    turn_count_call(server, row, 0);
     if (op == NULL) {
         if (touched) {
             resp_put_null_array(&client->out, client->version);
@@ -339,7 +374,9 @@ int dispatch(struct client *client, struct impel_bytes *args, size_t arg_count)
     struct row *row = row_for(server, args, arg_count, &client->out);
     int rc = 1;
 
-    if (row == NULL || !may_run(client, row)) {
+    if (row == NULL && bytes_equal_nocase(args[0], "exec")) { /* with words it does not take */
+        multi_discard(client);
+    } else if (row == NULL || !may_run(client, row)) {
         client->flags |= (client->flags & CLIENT_MULTI) != 0 ? CLIENT_MULTI_BAD : 0;
     } else if (server->paused_until_ms > 0 && server_holds(server, row)) {
         return -1;
@@ -350,11 +387,12 @@ int dispatch(struct client *client, struct impel_bytes *args, size_t arg_count)
     if (rc == 0) {
         return 0;
     }
-    server->stats.commands++;
     if ((client->flags & (CLIENT_SILENT | CLIENT_SKIP)) != 0 && client->out.size > out_start) {
         client->out.size = out_start;
     }
-    client->flags &= ~(unsigned)CLIENT_SKIP;
+    if ((client->flags & CLIENT_BLOCKED) == 0) { /* else it is for the reply that is to come */
+        client->flags &= ~(unsigned)CLIENT_SKIP;
+    }
     if ((client->flags & CLIENT_SKIP_NEXT) != 0) {
         client->flags = (client->flags & ~(unsigned)CLIENT_SKIP_NEXT) | CLIENT_SKIP;
     }

@@ -2,7 +2,9 @@
  *
  * Other processes change keys without a word to this one, so a watched key is not flagged by who
  * writes to it but compared: EXEC looks, in its own transaction, whether the key is still what it
- * was. What consumer groups do leaves no trace in that, as Redis has it. */
+ * was. What consumer groups do leaves no trace in that, as Redis has it. What comes and goes in between,
+ * or writes what was there already, leaves none either: of this server's own commands the watches are
+ * told at once. */
 #include "server/state.h"
 
 #include <stdlib.h>
@@ -89,6 +91,7 @@ void watch_release(struct client *client)
     free(client->watches);
     client->watches = NULL;
     client->watch_count = client->watch_room = 0;
+    link_remove(&client->watching);
 }
 
 static struct watch *watch_find(struct client *client, struct impel_bytes key)
@@ -130,7 +133,9 @@ static bool watch_add(struct client *client, struct impel_bytes key)
         free(copy);
         return false;
     }
-    client->watch_count++;
+    if (client->watch_count++ == 0) {
+        link_append(&client->server->watching, &client->watching);
+    }
     client->server->watch_count++;
     return true;
 }
@@ -182,8 +187,8 @@ static void each_watch(struct server *server,
                        struct impel_bytes key,
                        void (*each)(struct server *server, struct watch *watch))
 {
-    for (struct link *at = server->clients.next; at != &server->clients; at = at->next) {
-        struct watch *watch = watch_find(LINK_OF(at, struct client, all), key);
+    for (struct link *at = server->watching.next; at != &server->watching; at = at->next) {
+        struct watch *watch = watch_find(LINK_OF(at, struct client, watching), key);
         if (watch != NULL) {
             each(server, watch);
         }
@@ -202,9 +207,20 @@ static void refresh_one(struct server *server, struct watch *watch)
     }
 }
 
-void watch_check(struct server *server, struct impel_bytes key)
+static void touch_one(struct server *server, struct watch *watch)
+{
+    (void)server;
+    watch->dirty = true;
+}
+
+void watch_check(void *server, struct impel_bytes key)
 {
     each_watch(server, key, check_one);
+}
+
+void watch_touch(void *server, struct impel_bytes key)
+{
+    each_watch(server, key, touch_one);
 }
 
 void watch_refresh(struct server *server, struct impel_bytes key)

@@ -42,6 +42,19 @@ static void row_add(struct row_table *table, const struct row *row)
     table->slots[at] = (uint16_t)table->count;
 }
 
+static bool touches(const char *name)
+{
+    static const char *const names[] = {"set",     "rename",   "renamenx",  "restore", "expire",
+                                        "pexpire", "expireat", "pexpireat", "persist"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        if (strcmp(name, names[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void row_add_stored(struct row_table *table, const struct command *command)
 {
     struct row row = {
@@ -62,6 +75,7 @@ static void row_add_stored(struct row_table *table, const struct command *comman
         strcmp(row.name, "restore") == 0) {
         row.flags |= ROW_EXPIRES;
     }
+    row.flags |= touches(row.name) ? ROW_TOUCHES : 0;
     row_add(table, &row);
     for (const struct command *sub = command->subcommands; sub != NULL && sub->name != NULL;
          sub++) {
@@ -113,7 +127,13 @@ int row_table_init(struct row_table *table)
         return IMPEL_ERR_NOMEM;
     }
     for (const struct row_spec *spec = row_specs; spec->name != NULL; spec++) {
-        struct row row = {.arity = spec->arity, .flags = spec->flags, .run = spec->run};
+        int keys = (spec->flags & ROW_KEYS) != 0;
+        struct row row = {.arity = spec->arity,
+                          .flags = spec->flags,
+                          .key_first = keys,
+                          .key_last = -keys,
+                          .key_step = keys,
+                          .run = spec->run};
         ASSERT(strlen(spec->name) < sizeof(row.name));
         memcpy(row.name, spec->name, strlen(spec->name));
         row_add(table, &row);
@@ -169,20 +189,26 @@ static void error_unknown(struct server *server,
                shown_size(args[0]), shown(args[0]), rest);
 }
 
+const char *row_container_upper(const struct row *row, char *upper)
+{
+    size_t i = 0;
+
+    for (; row->name[i] != '\0' && row->name[i] != '|'; i++) {
+        upper[i] = (char)(toupper)((unsigned char)row->name[i]); /* in brackets: no macro */
+    }
+    upper[i] = '\0';
+    return upper;
+}
+
 static void error_unknown_subcommand(struct server *server,
                                      const struct row *row,
                                      struct impel_bytes typed,
                                      struct buf *out)
 {
     char upper[ROW_NAME_SIZE];
-    size_t i = 0;
 
-    for (; row->name[i] != '\0'; i++) {
-        upper[i] = (char)(toupper)((unsigned char)row->name[i]); /* in brackets: no macro */
-    }
-    upper[i] = '\0';
     turn_error(server, out, "ERR unknown subcommand '%.*s'. Try %s HELP.", shown_size(typed),
-               shown(typed), upper);
+               shown(typed), row_container_upper(row, upper));
 }
 
 static bool lower_word(struct impel_bytes word, char *at, size_t room)
@@ -229,7 +255,10 @@ row_for(struct server *server, const struct impel_bytes *args, size_t arg_count,
     }
     if (!arity_fits(row, arg_count)) {
         row->rejected++;
-        turn_error(server, out, "ERR wrong number of arguments for '%s' command", row->name);
+        turn_error(server, out, "%s wrong number of arguments for '%s' command",
+                   (row->flags & ROW_IS_EXEC) == 0 ? "ERR"
+                                                   : "EXECABORT Transaction discarded because of:",
+                   row->name);
         return NULL;
     }
     return row;

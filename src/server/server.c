@@ -332,6 +332,7 @@ int server_new(const struct server_options *options, struct server **out, struct
     link_init(&server->ready);
     link_init(&server->dirty);
     link_init(&server->waiting);
+    link_init(&server->watching);
     make_run_id(server);
     int rc = copy_options(server, options);
     rc = rc < 0 ? error_set(err, rc, "no memory for the server")

@@ -64,6 +64,8 @@ enum row_flags {
     ROW_READS = 256,    /* the server's own, but looks at the store */
     ROW_IS_EXEC = 512,  /* the one command that is many */
     ROW_EXPIRES = 1024, /* may change when a key expires */
+    ROW_TOUCHES = 2048, /* WATCH sees it even where it leaves the key as it was */
+    ROW_KEYS = 4096,    /* the server's own, and all its words are keys */
 };
 
 enum {
@@ -104,6 +106,8 @@ struct row *row_find(const struct row_table *table, struct impel_bytes name);
 /* Finds the row of a command and checks the number of words. NULL: an error was appended. */
 struct row *
 row_for(struct server *server, const struct impel_bytes *args, size_t arg_count, struct buf *out);
+/* The name of its container in capitals, in `upper`, which has room for ROW_NAME_SIZE bytes. */
+const char *row_container_upper(const struct row *row, char *upper);
 /* The keys among the words: calls `each` for every one. False if the command names none. */
 bool row_keys(const struct row *row,
               const struct impel_bytes *args,
@@ -204,10 +208,11 @@ struct client {
     int64_t created_ms, active_ms;                  /* of the loop */
     const struct row *last_row;
 
-    struct link all;   /* of server->clients */
-    struct link ready; /* of server->ready: has input to be looked at */
-    struct link dirty; /* of server->dirty: has output to be let go */
-    struct link waits; /* of server->waiting */
+    struct link all;      /* of server->clients */
+    struct link ready;    /* of server->ready: has input to be looked at */
+    struct link dirty;    /* of server->dirty: has output to be let go */
+    struct link waits;    /* of server->waiting */
+    struct link watching; /* of server->watching: has watches */
 
     struct buf in;
     size_t in_at; /* what stands before this is done with */
@@ -312,7 +317,7 @@ struct server {
     struct engine engine;
     struct row_table rows;
     struct journal journal;
-    struct link clients, ready, dirty, waiting;
+    struct link clients, ready, dirty, waiting, watching;
     size_t client_count, blocked_count;
     size_t watch_count; /* over all clients */
     uint64_t next_client_id;
@@ -383,6 +388,8 @@ void turn_run(struct server *server);
 void turn_error(struct server *server, struct buf *out, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void turn_count_error(struct server *server, struct impel_bytes text);
+/* A command was carried out, for commandstats; a blocked one when its wait ends. */
+void turn_count_call(struct server *server, struct row *row, uint64_t usec);
 
 /* ---- dispatch.c ---- */
 /* Carries out one request of a client. 1 = done (or queued, or blocked), 0 = not now: the store's
@@ -412,9 +419,12 @@ void multi_discard(struct client *client); /* and the watches */
 void watch_release(struct client *client);
 /* In the transaction: has a watched key changed? */
 bool watch_touched(struct client *client);
-/* Before and after a command that changes a key in a way that WATCH must not see: those whose key
- * had changed before are told, the others take the key as it is now. */
-void watch_check(struct server *server, struct impel_bytes key);
+/* Those who watch the key are told if it is not what it was (`server` is a struct server). */
+void watch_check(void *server, struct impel_bytes key);
+/* ... even if it is: it was written to. */
+void watch_touch(void *server, struct impel_bytes key);
+/* After a command that changes a key in a way that WATCH must not see: who had nothing to be told before,
+ * takes the key as it is now. */
 void watch_refresh(struct server *server, struct impel_bytes key);
 void command_multi(struct serve *serve);
 void command_discard(struct serve *serve);

@@ -35,6 +35,13 @@ void turn_count_error(struct server *server, struct impel_bytes text)
     }
 }
 
+void turn_count_call(struct server *server, struct row *row, uint64_t usec)
+{
+    row->calls++;
+    row->usec += usec;
+    server->stats.commands++;
+}
+
 void turn_error(struct server *server, struct buf *out, const char *format, ...)
 {
     char text[1024];

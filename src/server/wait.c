@@ -275,7 +275,7 @@ void wait_end(struct client *client, struct arena *owned)
     }
     *wait = (struct wait){.row = NULL};
     link_remove(&client->waits);
-    client->flags &= ~(unsigned)CLIENT_BLOCKED;
+    client->flags &= ~(unsigned)(CLIENT_BLOCKED | CLIENT_SKIP);
     server->blocked_count--;
     if (server->blocked_count == 0) {
         engine_disarm(&server->engine);
@@ -289,13 +289,17 @@ void wait_give_up(struct client *client, const char *error)
 {
     struct row *row = client->wait.row;
 
-    row->calls++;
-    row->usec += client->wait.begun_us;
+    size_t out_start = client->out.size;
+
+    turn_count_call(client->server, row, client->wait.begun_us);
     if (error != NULL) {
         row->failed++;
         turn_error(client->server, &client->out, "%s", error);
     } else {
         resp_put_null_array(&client->out, client->version);
+    }
+    if ((client->flags & (CLIENT_SILENT | CLIENT_SKIP)) != 0 && client->out.size > out_start) {
+        client->out.size = out_start;
     }
     wait_end(client, NULL);
     client_dirty(client);

@@ -98,6 +98,39 @@ def watch_sees_what_changes_a_key_and_nothing_else(tmp):
 
 
 @test
+def watch_sees_what_leaves_no_trace(tmp):
+    """Written back, written anew as it was, come and gone."""
+    served = Served(tmp)
+    r = served.client()
+    for before, between, touches in [
+            ("SET t x", "SET t x", True), ("XADD s 1-1 a b,EXPIREAT s 9999999999", "EXPIREAT s 9999999999", True),
+            ("XADD s 1-1 a b", "EXPIREAT s 9999999999 XX", False), ("XADD s 1-1 a b", "RENAME s u,RENAME u s", True),
+            ("XADD s 1-1 a b", "RENAME s s", False), ("", "XADD s 1-1 a b,DEL s", True), ("", "DEL s", False),
+            ("SET t x", "COPY t u,COPY u t REPLACE", True), ("SET t x", "COPY t u", False),
+            ("SADD t x", "SADD t x", False), ("XADD s 1-1 a b", "PERSIST s", False),
+            ("XADD s 1-1 a b,EXPIRE s 100", "PERSIST s", True), ("", "XADD s NOMKSTREAM * a b", False)]:
+        r.flushall()
+        for command in filter(None, before.split(",")):
+            r.execute_command(*command.split())
+        t = Talk(served)
+        t("WATCH s t")
+        for command in between.split(","):
+            r.execute_command(*command.split())
+        t("MULTI")
+        t("PING")
+        equal(t("EXEC"), None if touches else ["PONG"], between)
+
+
+@test
+def exec_with_words_ends_the_transaction(tmp):
+    t = Talk(Served(tmp))
+    t("MULTI")
+    t("XADD s 1-1 a b")
+    contains(t("EXEC now"), "Transaction discarded because of: wrong number of arguments for 'exec' command")
+    equal([t("XLEN s"), t("EXEC")], [0, "error: EXEC without MULTI"])
+
+
+@test
 def watch_sees_other_processes(tmp):
     served = Served(tmp)
     (tmp / "other").mkdir()

@@ -289,6 +289,7 @@ find_duplicate(struct call *call, const struct xadd *add, struct lmdb_stream *st
         return true;
     }
     *known = rc >= 0;
+    call_changed(call, 0);
     return call_check(call, rc) && call_bulk_id(call, call->reply, id);
 }
 

@@ -44,7 +44,9 @@ struct call {
     const struct impel_bytes *args; /* args[0] is the name, as typed */
     size_t arg_count;
     struct value *reply;
-    int status; /* the first failure that no reply can tell; 0 while all is well */
+    int status;       /* the first failure that no reply can tell; 0 while all is well */
+    bool counts;      /* `changes` is what it changed; else the reply tells, see call_changed() */
+    uint64_t changes; /* as Redis counts them */
 };
 
 /* ---- how a command ends; all return false ---- */
@@ -66,6 +68,9 @@ bool call_error_wrong_type(struct call *call);
 bool call_fail(struct call *call, int status);
 /* "stream" and the like; "none" for a missing key. */
 const char *key_type_name(enum lmdb_key_kind kind);
+/* So much was changed, beside what was before. For commands whose reply does not tell: an integer
+ * is what was changed, a null nothing, anything else one thing. */
+void call_changed(struct call *call, uint64_t changes);
 /* True if rc >= 0; else ends with it. */
 bool call_check(struct call *call, int rc);
 

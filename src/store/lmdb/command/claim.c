@@ -42,6 +42,7 @@ static bool claim_take(struct call *call,
     } else if (!claim->just_id) {
         row.deliveries = (int64_t)((uint64_t)row.deliveries + 1); /* wraps, as Redis's does */
     }
+    call_changed(call, 1);
     claim->consumer->active_ms = lmdb_now_ms(call->txn);
     lmdb_consumer_changed(call->txn, claim->consumer);
     return call_check(call, lmdb_pending_put(call->txn, claim->group, old, &row));
@@ -161,6 +162,7 @@ static bool xclaim_one(struct call *call, const struct claim *claim, struct impe
         return false;
     }
     if (!exists) {
+        call_changed(call, known);
         return !known || call_check(call, lmdb_pending_delete(call->txn, claim->group, &row));
     }
     if (!known && !claim->force) {
@@ -251,6 +253,7 @@ static bool xautoclaim_one(struct call *call,
     if (!exists) {
         struct value *item = call_append(call, &items[2]);
         *got = true;
+        call_changed(call, 1);
         return item != NULL && call_bulk_id(call, item, row->id) &&
                call_check(call, lmdb_pending_delete(call->txn, claim->group, row));
     }

@@ -182,6 +182,24 @@ static bool find_command(struct call *call)
     return true;
 }
 
+/* What a command changed, as Redis counts it. */
+static uint64_t changes_of(const struct call *call)
+{
+    const struct value *reply = call->reply;
+    bool writes = call->command != NULL && (call->command->flags & COMMAND_WRITES) != 0;
+
+    if (!writes || reply->kind == VALUE_ERROR) {
+        return 0;
+    }
+    if (call->counts) {
+        return call->changes;
+    }
+    if (reply->kind == VALUE_INTEGER) {
+        return reply->integer > 0 ? (uint64_t)reply->integer : 0;
+    }
+    return reply->kind == VALUE_NULL || reply->kind == VALUE_NULL_ARRAY ? 0 : 1;
+}
+
 int lmdb_call_known(struct lmdb_txn *txn,
                     struct request *request,
                     const struct command *command,
@@ -215,6 +233,7 @@ int lmdb_call_known(struct lmdb_txn *txn,
         return call.status;
     }
     request->call.reply = reply;
+    request->call.changes = changes_of(&call);
     return IMPEL_OK;
 }
 

@@ -75,6 +75,7 @@ static bool delex_one(struct call *call,
         return true;
     }
     *result = DELEX_GONE;
+    call_changed(call, 1);
     return call_check(call, lmdb_stream_delete(call->txn, stream, id));
 }
 
@@ -98,6 +99,7 @@ void call_xdelex(struct call *call)
         return;
     }
     struct value *items = results_begin(call, delex.id_count);
+    call_changed(call, 0);
     for (size_t i = 0; stream != NULL && items != NULL && i < delex.id_count; i++) {
         int result;
         if (!delex_one(call, stream, delex.refs, delex.ids[i], &result)) {
@@ -121,6 +123,7 @@ static bool ackdel_one(struct call *call,
     if (rc == IMPEL_ERR_NOT_FOUND) {
         return true;
     }
+    call_changed(call, 1);
     if (!call_check(call, rc) || !call_check(call, lmdb_pending_delete(call->txn, group, &row)) ||
         !delex_one(call, group->stream, refs, id, result)) {
         return false;
@@ -142,6 +145,7 @@ void call_xackdel(struct call *call)
         return;
     }
     struct value *items = results_begin(call, delex.id_count);
+    call_changed(call, 0);
     for (size_t i = 0; group != NULL && items != NULL && i < delex.id_count; i++) {
         int result;
         if (!ackdel_one(call, group, delex.refs, delex.ids[i], &result)) {

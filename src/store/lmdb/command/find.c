@@ -47,9 +47,12 @@ bool call_consumer(struct call *call,
                    struct impel_bytes name,
                    struct lmdb_consumer **out)
 {
-    if (!call_check(call, lmdb_consumer_open(call->txn, group, name, out))) {
+    int created = lmdb_consumer_open(call->txn, group, name, out);
+
+    if (!call_check(call, created)) {
         return false;
     }
+    call_changed(call, created > 0);
     (*out)->seen_ms = lmdb_now_ms(call->txn);
     lmdb_consumer_changed(call->txn, *out);
     return true;

@@ -171,6 +171,7 @@ void call_xgroup_delconsumer(struct call *call)
         return;
     }
     int rc = lmdb_consumer_find(call->txn, words.group, call->args[4], &consumer);
+    call_changed(call, rc >= 0);
     if (rc >= 0) {
         rc = lmdb_consumer_delete(call->txn, consumer, &pending);
     }

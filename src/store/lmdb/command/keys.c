@@ -115,7 +115,9 @@ void call_flush(struct call *call)
         return;
     }
     int more = lmdb_walk_keys(&walk, call->txn, from_the_first);
+    call_changed(call, 0);
     while (more >= 0 && (more = delete_next(call, &walk)) > 0) {
+        call_changed(call, 1);
     }
     if (call_check(call, more)) {
         call_reply_ok(call);

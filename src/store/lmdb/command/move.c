@@ -18,6 +18,7 @@ void call_rename(struct call *call)
     if (rc == IMPEL_ERR_NOT_FOUND) {
         call_error(call, "ERR no such key");
     } else if (call_check(call, rc)) {
+        call_changed(call, !bytes_equal(call->args[1], call->args[2]));
         call_reply_ok(call);
     }
 }

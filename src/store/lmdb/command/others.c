@@ -45,6 +45,7 @@ void call_lpush(struct call *call)
     if (rc == IMPEL_ERR_WRONG_TYPE) {
         call_error_wrong_type(call);
     } else if (call_check(call, rc)) {
+        call_changed(call, call->arg_count - 2);
         call_reply_integer(call, (int64_t)length);
     }
 }

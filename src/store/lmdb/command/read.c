@@ -354,6 +354,7 @@ static bool serve(struct call *call,
     }
     switch (source->kind) {
     case SOURCE_NEW:
+        call_changed(call, 1); /* for each key, not for each entry; history is none */
         return claims_serve(call, &claims, reading.consumer, budget, reading.list) &&
                (!has || serve_new(&reading));
     case SOURCE_HISTORY:

@@ -92,6 +92,12 @@ bool call_check(struct call *call, int rc)
     return rc >= 0 || call_fail(call, rc);
 }
 
+void call_changed(struct call *call, uint64_t changes)
+{
+    call->counts = true;
+    call->changes += changes;
+}
+
 int call_text_size(struct impel_bytes bytes)
 {
     return bytes.size == 0
