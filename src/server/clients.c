@@ -70,8 +70,8 @@ void command_client_setinfo(struct serve *serve)
                   (const char *)serve->args[2].data);
     } else if (!set_text(is_name ? &serve->client->lib_name : &serve->client->lib_version,
                          serve->args[3])) {
-        own_error(serve, "ERR %s cannot contain spaces, newlines or special characters.",
-                  is_name ? "LIB-NAME" : "LIB-VER");
+        own_error(serve, "ERR %.*s cannot contain spaces, newlines or special characters.",
+                  (int)serve->args[2].size, (const char *)serve->args[2].data);
     } else {
         own_ok(serve);
     }
@@ -101,6 +101,22 @@ static bool list_has_id(const struct serve *serve, const struct client *client)
     return false;
 }
 
+/* All clients here are normal ones; Redis has other types too. False: an error was appended. */
+static bool type_is_known(struct serve *serve, size_t index)
+{
+    static const char *const types[] = {"normal", "master", "replica", "slave", "pubsub"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+        if (own_word_is(serve, index, types[i])) {
+            return true;
+        }
+    }
+    own_error(serve, "ERR Unknown client type '%.*s'",
+              (int)(serve->args[index].size > 128 ? 128 : serve->args[index].size),
+              (const char *)serve->args[index].data);
+    return false;
+}
+
 /* What CLIENT LIST is asked for. */
 enum list_kind {
     LIST_ALL,
@@ -117,16 +133,8 @@ static enum list_kind list_parse(struct serve *serve)
         return LIST_ALL;
     }
     if (own_word_is(serve, 2, "TYPE") && serve->arg_count == 4) {
-        if (own_word_is(serve, 3, "normal")) {
-            return LIST_ALL;
-        }
-        if (own_word_is(serve, 3, "master") || own_word_is(serve, 3, "replica") ||
-            own_word_is(serve, 3, "slave") || own_word_is(serve, 3, "pubsub")) {
-            return LIST_NONE;
-        }
-        own_error(serve, "ERR Unknown client type '%.*s'", (int)serve->args[3].size,
-                  (const char *)serve->args[3].data);
-        return LIST_BAD;
+        bool normal = own_word_is(serve, 3, "normal");
+        return !type_is_known(serve, 3) ? LIST_BAD : normal ? LIST_ALL : LIST_NONE;
     }
     if (own_word_is(serve, 2, "ID") && serve->arg_count > 3) {
         for (size_t i = 3; i < serve->arg_count; i++) {
@@ -137,7 +145,7 @@ static enum list_kind list_parse(struct serve *serve)
         }
         return LIST_IDS;
     }
-    own_error(serve, "ERR syntax error");
+    own_error_syntax(serve);
     return LIST_BAD;
 }
 
@@ -169,8 +177,11 @@ void command_client_unblock(struct serve *serve)
     bool error = own_word_is(serve, 3, "ERROR");
     int64_t id;
 
-    if (serve->arg_count > 4 ||
-        (serve->arg_count == 4 && !error && !own_word_is(serve, 3, "TIMEOUT"))) {
+    if (serve->arg_count > 4) {
+        own_error_options(serve);
+        return;
+    }
+    if (serve->arg_count == 4 && !error && !own_word_is(serve, 3, "TIMEOUT")) {
         own_error(serve, "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR");
         return;
     }
@@ -193,6 +204,19 @@ struct kill_filter {
     bool skip_me;
 };
 
+static bool kill_parse_age(struct serve *serve, struct impel_bytes value, int64_t *age_s)
+{
+    if (!resp_number(value, age_s)) {
+        own_error(serve, "ERR maxage is not an integer or out of range");
+        return false;
+    }
+    if (*age_s <= 0) {
+        own_error(serve, "ERR maxage should be greater than 0");
+        return false;
+    }
+    return true;
+}
+
 static bool kill_parse_pair(struct serve *serve, size_t i, struct kill_filter *filter)
 {
     struct impel_bytes value = serve->args[i + 1];
@@ -203,23 +227,28 @@ static bool kill_parse_pair(struct serve *serve, size_t i, struct kill_filter *f
             return false;
         }
     } else if (own_word_is(serve, i, "MAXAGE")) {
-        return own_integer(serve, i + 1, &filter->age_s_max);
+        return kill_parse_age(serve, value, &filter->age_s_max);
     } else if (own_word_is(serve, i, "ADDR")) {
         filter->address = value;
     } else if (own_word_is(serve, i, "LADDR")) {
         filter->local_address = value;
     } else if (own_word_is(serve, i, "USER")) {
-        filter->none |= !bytes_equal(value, bytes_of("default"));
+        if (!bytes_equal(value, bytes_of("default"))) {
+            own_error(serve, "ERR No such user '%.*s'", (int)(value.size > 128 ? 128 : value.size),
+                      (const char *)value.data);
+            return false;
+        }
     } else if (own_word_is(serve, i, "TYPE")) {
         filter->none |= !own_word_is(serve, i + 1, "normal");
+        return type_is_known(serve, i + 1);
     } else if (own_word_is(serve, i, "SKIPME")) {
         filter->skip_me = own_word_is(serve, i + 1, "yes");
         if (!filter->skip_me && !own_word_is(serve, i + 1, "no")) {
-            own_error(serve, "ERR syntax error");
+            own_error_syntax(serve);
             return false;
         }
     } else {
-        own_error(serve, "ERR syntax error");
+        own_error_syntax(serve);
         return false;
     }
     return true;
@@ -275,7 +304,7 @@ void command_client_kill(struct serve *serve)
         return;
     }
     if (serve->arg_count % 2 != 0) {
-        own_error(serve, "ERR syntax error");
+        own_error_syntax(serve);
         return;
     }
     for (size_t i = 2; i + 1 < serve->arg_count; i += 2) {
@@ -291,8 +320,11 @@ void command_client_pause(struct serve *serve)
     int64_t duration_ms;
     bool writes = own_word_is(serve, 3, "WRITE");
 
-    if (serve->arg_count > 4 ||
-        (serve->arg_count == 4 && !writes && !own_word_is(serve, 3, "ALL"))) {
+    if (serve->arg_count > 4) {
+        own_error_options(serve);
+        return;
+    }
+    if (serve->arg_count == 4 && !writes && !own_word_is(serve, 3, "ALL")) {
         own_error(serve, "ERR CLIENT PAUSE mode must be WRITE or ALL");
         return;
     }
@@ -330,7 +362,7 @@ void command_client_reply(struct serve *serve)
     } else if (own_word_is(serve, 2, "SKIP")) {
         client->flags |= (client->flags & CLIENT_SILENT) == 0 ? CLIENT_SKIP_NEXT : 0;
     } else {
-        own_error(serve, "ERR syntax error");
+        own_error_syntax(serve);
     }
 }
 
@@ -343,7 +375,7 @@ static void set_switch(struct serve *serve, unsigned flag)
         serve->client->flags &= ~flag;
         own_ok(serve);
     } else {
-        own_error(serve, "ERR syntax error");
+        own_error_syntax(serve);
     }
 }
 
@@ -357,15 +389,37 @@ void command_client_no_touch(struct serve *serve)
     set_switch(serve, CLIENT_NO_TOUCH);
 }
 
+static bool tracking_options_fit(const struct serve *serve)
+{
+    for (size_t i = 3; i < serve->arg_count; i++) {
+        bool more = i + 1 < serve->arg_count;
+        if (more && (own_word_is(serve, i, "REDIRECT") || own_word_is(serve, i, "PREFIX"))) {
+            i++;
+        } else if (!own_word_is(serve, i, "BCAST") && !own_word_is(serve, i, "OPTIN") &&
+                   !own_word_is(serve, i, "OPTOUT") && !own_word_is(serve, i, "NOLOOP")) {
+            return false;
+        }
+    }
+    return true;
+}
+
 void command_client_tracking(struct serve *serve)
 {
-    if (own_word_is(serve, 2, "OFF")) {
+    if (!tracking_options_fit(serve)) {
+        own_error_syntax(serve);
+    } else if (own_word_is(serve, 2, "OFF")) {
         own_ok(serve);
     } else if (own_word_is(serve, 2, "ON")) {
         own_error(serve, "ERR Client tracking is not supported by this server");
     } else {
-        own_error(serve, "ERR syntax error");
+        own_error_syntax(serve);
     }
+}
+
+void command_client_caching(struct serve *serve)
+{
+    own_error(serve, "ERR CLIENT CACHING can be called only when the client is in tracking mode "
+                     "with OPTIN or OPTOUT mode enabled");
 }
 
 void command_client_getredir(struct serve *serve)

@@ -177,36 +177,43 @@ static bool lower(struct impel_bytes word, char *out, size_t size)
     return true;
 }
 
-static bool is_asked_for(const struct serve *serve, const struct parameter *parameter)
+/* Under which name it is asked for: as typed, or its own where a pattern fits. Data NULL: it is not. */
+static struct impel_bytes asked_name(const struct serve *serve, const struct parameter *parameter)
 {
     char pattern[256];
+    struct impel_bytes name = {NULL, 0};
 
     for (size_t i = 2; i < serve->arg_count; i++) {
-        if (lower(serve->args[i], pattern, sizeof(pattern)) &&
-            glob_matches(bytes_of(pattern), bytes_of(parameter->name))) {
-            return true;
+        if (!lower(serve->args[i], pattern, sizeof(pattern))) {
+            continue;
+        }
+        if (strcmp(pattern, parameter->name) == 0) {
+            return serve->args[i];
+        }
+        if (glob_matches(bytes_of(pattern), bytes_of(parameter->name))) {
+            name = bytes_of(parameter->name);
         }
     }
-    return false;
+    return name;
 }
 
 void command_config_get(struct serve *serve)
 {
-    bool asked[ARRAY_SIZE(parameters)];
+    struct impel_bytes names[ARRAY_SIZE(parameters)];
     size_t count = 0;
     struct buf text;
 
     for (size_t i = 0; i < ARRAY_SIZE(parameters); i++) {
-        asked[i] = is_asked_for(serve, &parameters[i]);
-        count += asked[i];
+        names[i] = asked_name(serve, &parameters[i]);
+        count += names[i].data != NULL;
     }
     resp_put_map(serve->out, count, serve->version);
     buf_init(&text, (size_t)64 * 1024);
     for (size_t i = 0; i < ARRAY_SIZE(parameters); i++) {
-        if (asked[i]) {
+        if (names[i].data != NULL) {
             buf_clear(&text);
             parameter_get(serve->server, &parameters[i], &text);
-            resp_put_text(serve->out, parameters[i].name);
+            resp_put_bulk(serve->out, names[i]);
             resp_put_bulk(serve->out, buf_bytes(&text));
         }
     }
@@ -225,16 +232,17 @@ static const struct parameter *parameter_find(struct impel_bytes name)
     return NULL;
 }
 
-/* "10", and for sizes "64mb". */
+/* "10", and for sizes, which are never negative, "64mb". */
 static bool number_parse(struct impel_bytes word, bool bytes, int64_t *out)
 {
     static const struct {
         const char *unit;
         int64_t size;
-    } units[] = {{"kb", 1 << 10}, {"mb", 1 << 20}, {"gb", 1 << 30}, {"k", 1000}, {"m", 1000000}};
+    } units[] = {{"kb", 1 << 10}, {"mb", 1 << 20},   {"gb", 1 << 30}, {"k", 1000},
+                 {"m", 1000000},  {"g", 1000000000}, {"b", 1}};
 
     if (resp_number(word, out)) {
-        return true;
+        return !bytes || *out >= 0;
     }
     for (size_t i = 0; bytes && i < ARRAY_SIZE(units); i++) {
         size_t size = strlen(units[i].unit);
@@ -243,7 +251,7 @@ static bool number_parse(struct impel_bytes word, bool bytes, int64_t *out)
         }
         struct impel_bytes unit = {(const char *)word.data + word.size - size, size};
         if (bytes_equal_nocase(unit, units[i].unit) &&
-            resp_number((struct impel_bytes){word.data, word.size - size}, out)) {
+            resp_number((struct impel_bytes){word.data, word.size - size}, out) && *out >= 0) {
             *out = mul_saturating(*out, units[i].size);
             return true;
         }
@@ -262,7 +270,8 @@ static const char *set_refused(const struct server *server,
 
     if (parameter->fixed == NULL && parameter->get == NULL) {
         if (!number_parse(value, parameter->bytes, number)) {
-            return "argument couldn't be parsed into an integer";
+            return parameter->bytes ? "argument must be a memory value"
+                                    : "argument couldn't be parsed into an integer";
         }
         if (*number < parameter->min || *number > parameter->max) {
             (void)snprintf(text, size, "argument must be between %lld and %lld inclusive",
@@ -278,13 +287,26 @@ static const char *set_refused(const struct server *server,
     return same ? NULL : "can't set immutable config";
 }
 
+/* The parameter of the word at `index` stands before, too. */
+static bool is_given_twice(const struct serve *serve, size_t index)
+{
+    const struct parameter *parameter = parameter_find(serve->args[index]);
+
+    for (size_t i = 2; i < index; i += 2) {
+        if (parameter_find(serve->args[i]) == parameter) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void command_config_set(struct serve *serve)
 {
     char text[128];
     int64_t number = 0;
 
     if (serve->arg_count % 2 != 0) {
-        own_error(serve, "ERR wrong number of arguments for 'config|set' command");
+        own_error_syntax(serve);
         return;
     }
     /* All are judged before the first is set. */
@@ -297,8 +319,10 @@ void command_config_set(struct serve *serve)
                       shown, (const char *)name.data);
             return;
         }
-        const char *why =
-            set_refused(serve->server, parameter, serve->args[i + 1], &number, text, sizeof(text));
+        const char *why = is_given_twice(serve, i)
+                              ? "duplicate parameter"
+                              : set_refused(serve->server, parameter, serve->args[i + 1], &number,
+                                            text, sizeof(text));
         if (why != NULL) {
             own_error(serve, "ERR CONFIG SET failed (possibly related to argument '%.*s') - %s",
                       shown, (const char *)name.data, why);

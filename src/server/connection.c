@@ -26,6 +26,20 @@ void own_ok(struct serve *serve)
     resp_put_status(serve->out, bytes_of("OK"));
 }
 
+void own_error_syntax(struct serve *serve)
+{
+    own_error(serve, "ERR syntax error");
+}
+
+void own_error_options(struct serve *serve)
+{
+    char upper[ROW_NAME_SIZE];
+
+    own_error(serve, "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try %s HELP.",
+              (int)(serve->args[1].size > 128 ? 128 : serve->args[1].size),
+              (const char *)serve->args[1].data, row_container_upper(serve->row, upper));
+}
+
 bool own_integer(struct serve *serve, size_t index, int64_t *out)
 {
     if (!resp_number(serve->args[index], out)) {
@@ -80,6 +94,11 @@ void command_select(struct serve *serve)
     if (!own_integer(serve, 1, &number)) {
         return;
     }
+    if (number < INT32_MIN || number > INT32_MAX) {
+        own_error(serve, "ERR value is out of range, value must between %d and %d", INT32_MIN,
+                  INT32_MAX);
+        return;
+    }
     if (number != 0) {
         own_error(serve, "ERR DB index is out of range");
         return;
@@ -122,7 +141,7 @@ void command_auth(struct serve *serve)
     bool named = serve->arg_count == 3;
 
     if (serve->arg_count > 3) {
-        own_error(serve, "ERR syntax error");
+        own_error_syntax(serve);
         return;
     }
     if (!named && serve->server->password == NULL) {

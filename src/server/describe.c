@@ -2,8 +2,10 @@
  *
  * Redis tells more of each command (categories, tips, key specifications). Clients use the names,
  * the number of words, the flags and where the keys are; the rest is empty here. */
+#include "base/glob.h"
 #include "server/own.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,7 +40,7 @@ static void put_flags(struct serve *serve, const struct row *row)
                  {ROW_ADMIN, "admin"},
                  {ROW_NO_AUTH, "no_auth"},
                  {ROW_NOT_QUEUED, "no_multi"}};
-    bool reads = row->key_first > 0 && (row->flags & ROW_WRITES) == 0;
+    bool reads = row->key_first > 0 && (row->flags & ROW_WRITES) == 0 && row->run == NULL;
     size_t count = reads;
 
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
@@ -82,19 +84,27 @@ static void put_row(struct serve *serve, const struct row *row)
     }
 }
 
-/* The row of a name as typed, NULL if there is none. */
-static const struct row *find_typed(struct serve *serve, struct impel_bytes word)
+/* False: it is longer than any name. */
+static bool lower_name(struct impel_bytes word, char name[ROW_NAME_SIZE])
 {
-    char name[ROW_NAME_SIZE];
-
-    if (word.size >= sizeof(name)) {
-        return NULL;
+    if (word.size >= ROW_NAME_SIZE) {
+        return false;
     }
     for (size_t i = 0; i < word.size; i++) {
         char c = ((const char *)word.data)[i];
         name[i] = (char)(c >= 'A' && c <= 'Z' ? c + 'a' - 'A' : c);
     }
-    return row_find(&serve->server->rows, (struct impel_bytes){name, word.size});
+    return true;
+}
+
+/* The row of a name as typed, NULL if there is none. */
+static const struct row *find_typed(struct serve *serve, struct impel_bytes word)
+{
+    char name[ROW_NAME_SIZE];
+
+    return lower_name(word, name)
+               ? row_find(&serve->server->rows, (struct impel_bytes){name, word.size})
+               : NULL;
 }
 
 void command_command(struct serve *serve)
@@ -114,17 +124,61 @@ void command_command_count(struct serve *serve)
     resp_put_number(serve->out, (int64_t)count_shown(&serve->server->rows));
 }
 
+/* What COMMAND LIST filters by; the pattern is NULL for all but subcommands. */
+struct list_filter {
+    bool none; /* nothing here has a module or a category */
+    struct impel_bytes pattern;
+};
+
+static bool list_has(const struct list_filter *filter, const struct row *row)
+{
+    return !filter->none &&
+           (filter->pattern.data == NULL ? is_shown(row)
+                                         : glob_matches(filter->pattern, bytes_of(row->name)));
+}
+
+/* False: an error was appended. */
+static bool list_parse(struct serve *serve, char *pattern, struct list_filter *filter)
+{
+    if (serve->arg_count == 2) {
+        return true;
+    }
+    if (serve->arg_count != 5 || !own_word_is(serve, 2, "FILTERBY")) {
+        own_error_syntax(serve);
+        return false;
+    }
+    if (own_word_is(serve, 3, "PATTERN")) {
+        filter->none = !lower_name(serve->args[4], pattern);
+        filter->pattern = (struct impel_bytes){pattern, serve->args[4].size};
+    } else if (own_word_is(serve, 3, "MODULE") || own_word_is(serve, 3, "ACLCAT")) {
+        filter->none = true;
+    } else {
+        own_error_syntax(serve);
+        return false;
+    }
+    return true;
+}
+
 void command_command_list(struct serve *serve)
 {
     const struct row_table *table = &serve->server->rows;
+    struct list_filter filter = {.none = false};
+    char pattern[ROW_NAME_SIZE];
+    size_t count = 0;
 
-    if (serve->arg_count > 2) {
-        own_error(serve, "ERR syntax error");
+    if (!list_parse(serve, pattern, &filter)) {
         return;
     }
-    resp_put_set(serve->out, count_shown(table), serve->version);
     for (size_t i = 0; i < table->count; i++) {
-        if (is_shown(&table->rows[i])) {
+        count += list_has(&filter, &table->rows[i]);
+    }
+    if (serve->arg_count == 2) {
+        resp_put_set(serve->out, count, serve->version);
+    } else {
+        resp_put_array(serve->out, count); /* as Redis has it */
+    }
+    for (size_t i = 0; i < table->count; i++) {
+        if (list_has(&filter, &table->rows[i])) {
             resp_put_text(serve->out, table->rows[i].name);
         }
     }
@@ -140,7 +194,7 @@ void command_command_info(struct serve *serve)
     for (size_t i = 2; i < serve->arg_count; i++) {
         const struct row *row = find_typed(serve, serve->args[i]);
         if (row == NULL) {
-            resp_put_null_array(serve->out, serve->version);
+            resp_put_null(serve->out, serve->version);
         } else {
             put_row(serve, row);
         }
@@ -211,7 +265,7 @@ void command_command_getkeys(struct serve *serve)
     uint64_t errors = serve->server->stats.errors;
     const struct row *row = row_for(serve->server, args, arg_count, &error);
     serve->server->stats.errors = errors;
-    bool arity = row == NULL && find_typed(serve, args[0]) != NULL;
+    bool arity = error.size > 0 && strncmp((const char *)error.data, "-ERR unknown", 12) != 0;
     buf_release(&error);
     if (row == NULL) {
         own_error(serve, arity ? "ERR Invalid number of arguments specified for command"
@@ -219,10 +273,50 @@ void command_command_getkeys(struct serve *serve)
         return;
     }
     if (!row_keys(row, args, arg_count, take_key, &keys) || keys.count == 0) {
-        own_error(serve, "ERR The command has no key arguments");
+        bool streams =
+            (row->flags & ROW_MAY_BLOCK) != 0; /* keys there are, but not in these words */
+        own_error(serve, streams ? "ERR Invalid arguments specified for command"
+                                 : "ERR The command has no key arguments");
         return;
     }
     resp_put_array(serve->out, keys.count);
     keys.out = serve->out;
     (void)row_keys(row, args, arg_count, take_key, &keys);
+}
+
+/* ---- HELP of those that have no text of their own ---- */
+
+/* A subcommand of the same container, whose name has `size` bytes, but not HELP itself. */
+static bool is_other_sub(const struct row *help, const struct row *row, size_t size)
+{
+    return row != help && strncmp(row->name, help->name, size + 1) == 0;
+}
+
+void command_subcommands(struct serve *serve)
+{
+    const struct row_table *table = &serve->server->rows;
+    char name[ROW_NAME_SIZE], text[ROW_NAME_SIZE + 64];
+    size_t count = 3;
+
+    row_container_upper(serve->row, name);
+    size_t size = strlen(name);
+    for (size_t i = 0; i < table->count; i++) {
+        count += is_other_sub(serve->row, &table->rows[i], size);
+    }
+    resp_put_array(serve->out, count);
+    (void)snprintf(text, sizeof(text),
+                   "%s <subcommand> [<arg> [value] [opt] ...]. Subcommands are:", name);
+    resp_put_status(serve->out, bytes_of(text));
+    for (size_t i = 0; i < table->count; i++) {
+        if (is_other_sub(serve->row, &table->rows[i], size)) {
+            char *at = text;
+            for (const char *c = table->rows[i].name + size + 1; *c != '\0'; c++) {
+                *at++ = (char)(*c >= 'a' && *c <= 'z' ? *c + 'A' - 'a' : *c);
+            }
+            *at = '\0';
+            resp_put_status(serve->out, bytes_of(text));
+        }
+    }
+    resp_put_status(serve->out, bytes_of("HELP"));
+    resp_put_status(serve->out, bytes_of("    Print this help."));
 }

@@ -139,6 +139,12 @@ static void put_errorstats(struct server *server, struct buf *out)
     }
 }
 
+static void put_nothing(struct server *server, struct buf *out)
+{
+    (void)server;
+    (void)out;
+}
+
 static void put_cluster(struct server *server, struct buf *out)
 {
     (void)server;
@@ -169,6 +175,7 @@ static const struct {
     {"stats", "Stats", false, put_stats},
     {"replication", "Replication", false, put_replication},
     {"cpu", "CPU", false, put_cpu},
+    {"modules", "Modules", false, put_nothing},
     {"commandstats", "Commandstats", true, put_commandstats},
     {"errorstats", "Errorstats", false, put_errorstats},
     {"cluster", "Cluster", false, put_cluster},
@@ -225,6 +232,10 @@ void command_save(struct serve *serve)
 
 void command_bgsave(struct serve *serve)
 {
+    if (serve->arg_count > 2 || (serve->arg_count == 2 && !own_word_is(serve, 1, "SCHEDULE"))) {
+        own_error_syntax(serve);
+        return;
+    }
     serve->server->stats.changes = 0;
     resp_put_status(serve->out, bytes_of("Background saving started"));
 }
@@ -239,13 +250,48 @@ void command_wait(struct serve *serve)
 {
     int64_t number;
 
-    if (own_integer(serve, 1, &number) && own_integer(serve, 2, &number)) {
+    if (!own_integer(serve, 1, &number)) {
+        return;
+    }
+    if (!resp_number(serve->args[2], &number)) {
+        own_error(serve, "ERR timeout is not an integer or out of range");
+    } else if (number < 0) {
+        own_error(serve, "ERR timeout is negative");
+    } else {
         resp_put_number(serve->out, 0);
     }
 }
 
+/* The words mean little, since nothing is left to be saved, but what is none must not end the server. */
+static bool shutdown_fits(struct serve *serve, bool *abort)
+{
+    bool save = false, no_save = false;
+
+    for (size_t i = 1; i < serve->arg_count; i++) {
+        save |= own_word_is(serve, i, "SAVE");
+        no_save |= own_word_is(serve, i, "NOSAVE");
+        *abort |= own_word_is(serve, i, "ABORT");
+        if (!own_word_is(serve, i, "SAVE") && !own_word_is(serve, i, "NOSAVE") &&
+            !own_word_is(serve, i, "ABORT") && !own_word_is(serve, i, "NOW") &&
+            !own_word_is(serve, i, "FORCE")) {
+            return false;
+        }
+    }
+    return !(save && no_save) && !(*abort && serve->arg_count > 2);
+}
+
 void command_shutdown(struct serve *serve)
 {
+    bool abort = false;
+
+    if (!shutdown_fits(serve, &abort)) {
+        own_error_syntax(serve);
+        return;
+    }
+    if (abort) {
+        own_error(serve, "ERR No shutdown in progress.");
+        return;
+    }
     server_log(serve->server, 1, "SHUTDOWN from %s: ending", serve->client->address);
     client_close_after(serve->client);
     server_stop(serve->server);

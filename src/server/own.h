@@ -13,6 +13,9 @@ bool own_word_is(const struct serve *serve, size_t index, const char *word);
 bool own_integer(struct serve *serve, size_t index, int64_t *out);
 void own_error(struct serve *serve, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void own_ok(struct serve *serve);
+/* A subcommand with words that it does not know. */
+void own_error_options(struct serve *serve);
+void own_error_syntax(struct serve *serve);
 
 /* connection.c */
 void command_ping_server(struct serve *serve);
@@ -40,6 +43,7 @@ void command_client_unpause(struct serve *serve);
 void command_client_no_evict(struct serve *serve);
 void command_client_no_touch(struct serve *serve);
 void command_client_tracking(struct serve *serve);
+void command_client_caching(struct serve *serve);
 void command_client_getredir(struct serve *serve);
 void command_client_trackinginfo(struct serve *serve);
 void command_client_help(struct serve *serve);
@@ -57,6 +61,7 @@ void command_command_list(struct serve *serve);
 void command_command_info(struct serve *serve);
 void command_command_docs(struct serve *serve);
 void command_command_getkeys(struct serve *serve);
+void command_subcommands(struct serve *serve); /* names the subcommands */
 
 /* info.c */
 void command_info(struct serve *serve);
@@ -72,10 +77,15 @@ void command_shutdown(struct serve *serve);
 void command_ok(struct serve *serve);
 void command_none(struct serve *serve); /* an empty array */
 void command_zero(struct serve *serve);
+void command_empty_map(struct serve *serve);
+void command_function_flush(struct serve *serve);
+void command_script_flush(struct serve *serve);
+void command_slowlog_get(struct serve *serve);
 void command_script_exists(struct serve *serve);
 void command_cluster(struct serve *serve);
 void command_acl_whoami(struct serve *serve);
 void command_debug_sleep(struct serve *serve);
+void command_debug_object(struct serve *serve);
 void command_debug_log(struct serve *serve);
 
 #endif /* IMPEL_SERVER_OWN_H */

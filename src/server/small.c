@@ -24,6 +24,51 @@ void command_zero(struct serve *serve)
     resp_put_number(serve->out, 0);
 }
 
+void command_empty_map(struct serve *serve)
+{
+    resp_put_map(serve->out, 0, serve->version);
+}
+
+/* FUNCTION FLUSH and SCRIPT FLUSH, [SYNC|ASYNC]. */
+static bool flush_fits(const struct serve *serve)
+{
+    return serve->arg_count == 2 || (serve->arg_count == 3 && (own_word_is(serve, 2, "SYNC") ||
+                                                               own_word_is(serve, 2, "ASYNC")));
+}
+
+void command_function_flush(struct serve *serve)
+{
+    if (serve->arg_count > 3) {
+        own_error_options(serve);
+    } else if (!flush_fits(serve)) {
+        own_error(serve, "ERR FUNCTION FLUSH only supports SYNC|ASYNC option");
+    } else {
+        own_ok(serve);
+    }
+}
+
+void command_script_flush(struct serve *serve)
+{
+    if (!flush_fits(serve)) {
+        own_error(serve, "ERR SCRIPT FLUSH only support SYNC|ASYNC option");
+    } else {
+        own_ok(serve);
+    }
+}
+
+void command_slowlog_get(struct serve *serve)
+{
+    int64_t count = 0;
+
+    if (serve->arg_count > 3) {
+        own_error_options(serve);
+    } else if (serve->arg_count == 3 && (!resp_number(serve->args[2], &count) || count < -1)) {
+        own_error(serve, "ERR count should be greater than or equal to -1");
+    } else {
+        command_none(serve);
+    }
+}
+
 /* No script is ever here. */
 void command_script_exists(struct serve *serve)
 {
@@ -64,6 +109,18 @@ void command_debug_sleep(struct serve *serve)
     time.tv_nsec = (long)((seconds - (double)time.tv_sec) * 1e9);
     nanosleep(&time, NULL);
     own_ok(serve);
+}
+
+void command_debug_object(struct serve *serve)
+{
+    struct key_print print = {.kind = LMDB_KEY_NONE};
+
+    if (engine_print(&serve->server->engine, serve->args[2], &print) >= 0 &&
+        print.kind == LMDB_KEY_NONE) {
+        own_error(serve, "ERR no such key");
+    } else {
+        own_ok(serve);
+    }
 }
 
 void command_debug_log(struct serve *serve)
