@@ -43,6 +43,13 @@ ERRORS = [
 _newer_checks = rb"ERR (The ID specified in XSETID is smaller than current max_deleted_entry_id|timeout is out of range)"
 NEWER_CHECKS = re.compile(_newer_checks if IS_BEFORE_7_2 else rb"(?!)")
 
+
+def is_wrapped(words):
+    """A timeout that such a server takes for another one. Within a transaction its refusal comes too late for
+    the command not to be sent."""
+    return IS_BEFORE_7_2 and words[0].upper() == b"BLPOP" and not re.fullmatch(rb"-?[0-9.]{1,9}", words[-1])
+
+
 # How a wait ends by an error: before 7.2 in words of its own, because it answers from what it kept where
 # newer ones carry out the command again.
 WOKEN = [

@@ -220,7 +220,8 @@ def is_left_out(place, words, queued):
         return True
     if name == b"XADD" and queued is not None and b"*" in b" ".join(words):
         return True  # each side would make an ID of its own
-    if queued is not None and (b"BLOCK" in upper or name in versions.ABORTS_IN_MULTI):
+    if queued is not None and (
+            b"BLOCK" in upper or name in versions.ABORTS_IN_MULTI or versions.is_wrapped(words)):
         return True
     if not place.waiting() or not versions.WAKES_EMPTY:
         return False
