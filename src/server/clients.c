@@ -405,14 +405,14 @@ static bool tracking_options_fit(const struct serve *serve)
 
 void command_client_tracking(struct serve *serve)
 {
-    if (!tracking_options_fit(serve)) {
+    bool on = own_word_is(serve, 2, "ON");
+
+    if ((!on && !own_word_is(serve, 2, "OFF")) || !tracking_options_fit(serve)) {
         own_error_syntax(serve);
-    } else if (own_word_is(serve, 2, "OFF")) {
-        own_ok(serve);
-    } else if (own_word_is(serve, 2, "ON")) {
+    } else if (on) {
         own_error(serve, "ERR Client tracking is not supported by this server");
     } else {
-        own_error_syntax(serve);
+        own_ok(serve);
     }
 }
 

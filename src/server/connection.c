@@ -158,15 +158,23 @@ void command_auth(struct serve *serve)
 
 /* ---- HELLO ---- */
 
-bool client_set_name(struct client *client, struct impel_bytes name)
+static bool name_fits(struct impel_bytes name)
 {
-    char *copy = NULL;
-
     for (size_t i = 0; i < name.size; i++) {
         unsigned char c = ((const unsigned char *)name.data)[i];
         if (c < '!' || c > '~') {
             return false;
         }
+    }
+    return true;
+}
+
+bool client_set_name(struct client *client, struct impel_bytes name)
+{
+    char *copy = NULL;
+
+    if (!name_fits(name)) {
+        return false;
     }
     if (name.size > 0) {
         copy = malloc(name.size);
@@ -249,6 +257,10 @@ void command_hello(struct serve *serve)
     if (!hello_parse(serve, &hello)) {
         return;
     }
+    if (hello.names && !name_fits(hello.name)) { /* before the password is looked at */
+        own_error(serve, "ERR Client names cannot contain spaces, newlines or special characters.");
+        return;
+    }
     if (hello.logs_in && !log_in(serve, hello.user, hello.password)) {
         return;
     }
@@ -260,7 +272,7 @@ void command_hello(struct serve *serve)
         return;
     }
     if (hello.names && !client_set_name(client, hello.name)) {
-        own_error(serve, "ERR Client names cannot contain spaces, newlines or special characters.");
+        own_error(serve, "OOM no memory for the client's name");
         return;
     }
     client->version = (int)hello.version;

@@ -314,7 +314,9 @@ static bool may_run(struct client *client, struct row *row)
 
     if ((client->flags & CLIENT_UNPRIVILEGED) != 0 && (row->flags & ROW_NO_AUTH) == 0) {
         row->rejected++;
-        turn_error(server, &client->out, "NOAUTH Authentication required.");
+        turn_error(
+            server, &client->out, "%sNOAUTH Authentication required.",
+            (row->flags & ROW_IS_EXEC) == 0 ? "" : "EXECABORT Transaction discarded because of: ");
         return false;
     }
     if ((row->flags & ROW_LOCAL) != 0 && (client->flags & CLIENT_LOCAL) == 0) {

@@ -70,6 +70,30 @@ def compare(tmp, version):
     equal("\n".join(wrong), "", "RESP%d" % version)
 
 
+# What may be done before the password, and what becomes of it; the replies of HELLO tell versions and are left out.
+BEFORE_THE_PASSWORD = [
+    "PING|ECHO x|HELLO 9|HELLO x|HELLO 3 AUTH default x|AUTH x|AUTH default x|AUTH|AUTH nobody 'sec ret'|AUTH a b c|"
+    "CLIENT ID|COMMAND|INFO|MULTI|EXEC|DISCARD|WATCH a|DEBUG SLEEP 0|RESET|PING|QUIT|PING",
+    "7.2: HELLO|HELLO 2|HELLO 3 SETNAME x|HELLO 3 FOO",
+    "AUTH 'sec ret'|PING|AUTH x|PING|RESET|PING|AUTH default 'sec ret'|PING",
+    "7.2: HELLO 3 AUTH default 'sec ret' SETNAME 'a b'|PING",
+    "7.2: HELLO 3 AUTH default 'sec ret' FOO|PING|HELLO 3 AUTH default bad SETNAME foo|PING|AUTH 'sec ret'|CLIENT GETNAME",
+]
+
+
+@test
+def a_password_opens_what_it_opens_in_redis(tmp):
+    _, port = start_redis(tmp, "--enable-debug-command", "local", "--requirepass", "sec ret")
+    served = Served(tmp, "password:sec ret")
+    for row in BEFORE_THE_PASSWORD:
+        if row.startswith(NEWER) and versions.IS_BEFORE_7_2:
+            continue
+        ours, theirs = Wire(served.port, 2), Wire(port, 2)
+        for line in row.removeprefix(NEWER).split("|"):
+            words = [word.encode() for word in shlex.split(line)]
+            equal(ours.call(words), theirs.call(words), line)
+
+
 @test
 def words_are_judged_as_redis_does(tmp):
     compare(tmp, 2)
