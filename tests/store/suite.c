@@ -310,6 +310,11 @@ bool server_lacks(const char *line)
     return command("ECHO x") && !command(line);
 }
 
+bool server_before_7(void)
+{
+    return server_lacks("XGROUP SETID s g 0 ENTRIESREAD 0");
+}
+
 static struct request *pending_rows(struct impel_id start, struct impel_id end)
 {
     struct request *request = ask(REQUEST_PENDING, "s", "g");

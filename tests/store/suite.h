@@ -86,6 +86,9 @@ void scene(struct who who, uint64_t n);
 bool command(const char *line);
 /* The store is a server that refuses such a command, because it is too old for it. */
 bool server_lacks(const char *line);
+/* A server before 7.0. What it answers otherwise stands in tests/lib/versions.py; here, whoever reads a stream
+ * that is removed is not told, and waits on. Needs the group g of s. */
+bool server_before_7(void);
 /* The pending row of `id` in s/g; NULL if there is none. Lives as long as the test. */
 const struct pending_row *row_of(struct impel_id id);
 size_t pending_of(const char *owner); /* rows of that consumer in s/g */

@@ -8,8 +8,15 @@ if floor and not is_error(reply) then
     for i = 1, #reply, 2 do
         info[reply[i]] = reply[i + 1]
     end
-    if not less(info['last-generated-id'], seen) and
-        (info['entries-added'] or 0) >= tonumber(added) then
+    local same = not less(info['last-generated-id'], seen)
+    if same and info['entries-added'] then
+        same = info['entries-added'] >= tonumber(added)
+    elseif same then
+        -- Before 7.0 nothing tells how much was added: it is the same stream if its last entry of then is there.
+        -- If that was trimmed away, so was all before it, and nothing is read twice from the start.
+        same = #call('XRANGE', stream, seen, seen) > 0
+    end
+    if same then
         start = floor
     end
 end
