@@ -5,7 +5,7 @@ that a null array is not a null and an error is not a string."""
 import socket
 import subprocess
 
-from impeltest import BUILD, Failed, start_redis
+from impeltest import BUILD, DEADLINE_S, SLOWNESS, Failed, start_redis
 
 
 class Status(bytes):
@@ -34,6 +34,13 @@ def encode(words):
     return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words)
 
 
+def connect(port):
+    """To a server that has to answer each command within the deadline."""
+    connection = socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S * SLOWNESS)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
 class Side:
     """One end that takes commands."""
 
@@ -45,7 +52,10 @@ class Side:
     def call(self, words):
         self.into.write(encode(words))
         self.into.flush()
-        return self._read()
+        try:
+            return self._read()
+        except TimeoutError:
+            raise Failed("%s does not answer %r" % (self.name, words)) from None
 
     def calls(self, commands):
         """Many at once; the replies in order."""
@@ -93,6 +103,5 @@ class Embedded(Side):
 class Server(Side):
     def __init__(self, folder):
         self.process, port = start_redis(folder)
-        self.socket = socket.create_connection(("127.0.0.1", port))
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket = connect(port)
         super().__init__(self.socket.makefile("wb"), self.socket.makefile("rb"), "redis-server")

@@ -27,6 +27,10 @@ def redis_before(*number):
     return HERE.kind == "redis" and HERE.number < number
 
 
+def valkey_before(*number):
+    return HERE.kind == "valkey" and HERE.number < number
+
+
 HERE = _here()
 IS_BEFORE_7_2 = redis_before(7, 2)
 IS_BEFORE_8 = redis_before(8) or HERE.kind == "valkey"
@@ -65,7 +69,7 @@ WAKES_EMPTY = IS_BEFORE_7_2
 # What ends a transaction as a failed one where others only refuse it and go on.
 ABORTS_IN_MULTI = {b"MULTI", b"WATCH"} if HERE.kind == "valkey" else set()
 # What has no reply at all in that of EXEC, so that the client waits for it for ever.
-SILENT_IN_MULTI = set() if HERE.kind == "valkey" or IS_BEFORE_8 else {b"AUTH"}
+SILENT_IN_MULTI = {b"AUTH"} if valkey_before(9) or (HERE.kind == "redis" and not IS_BEFORE_8) else set()
 
 # Pairs of XINFO that some do not have; and those that count by older rules as soon as entries were deleted
 # or counters set by hand.

@@ -7,7 +7,6 @@ commands on keys, transactions and errors of the connection, which only a server
 """
 import os
 import pathlib
-import socket
 import sys
 
 import versions
@@ -24,8 +23,7 @@ class OverConnection(calls.Side):
 
     def __init__(self, path, version=2):
         self.served = Served(path.parent)
-        self.socket = socket.create_connection(("127.0.0.1", self.served.port))
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket = calls.connect(self.served.port)
         super().__init__(self.socket.makefile("wb"), self.socket.makefile("rb"), "impel serve")
         if version == 3:
             self.call([b"HELLO", b"3"])
