@@ -40,14 +40,14 @@ def a_killed_workers_entries_run_elsewhere_in_time(tmp):
 def a_slow_healthy_worker_is_never_robbed(tmp):
     """A handler of 4 x min-idle beside another Impel worker and a plain XAUTOCLAIM loop, both with that
     same min-idle."""
-    fleet = _fleet(tmp, "--min-idle", "1s", work="exec 3>&1; sleep 4", dead_after="3s")
+    fleet = _fleet(tmp, "--min-idle", "2s", work="exec 3>&1; sleep 8", dead_after="5s")
     slow = fleet.start("--consumer", "slow")
     ids = fleet.add(1)
     fleet.wait_for_starts(1)
     peer = fleet.start("--consumer", "peer")
     robbed = []
     while not set(ids) <= fleet.ended():
-        out = impel_ok("call", "XAUTOCLAIM", "orders", "g", "robber", "1000", "0-0", "JUSTID",
+        out = impel_ok("call", "XAUTOCLAIM", "orders", "g", "robber", "2000", "0-0", "JUSTID",
                        store=fleet.store)
         if ids[0] in out.split()[1:]:
             robbed.append(out)

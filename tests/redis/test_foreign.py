@@ -37,7 +37,7 @@ STEAL = """
 import redis, sys
 r = redis.Redis(unix_socket_path=sys.argv[1])
 while True:
-    reply = r.xautoclaim("orders", "g", "thief", 1000, "0-0", justid=True)
+    reply = r.xautoclaim("orders", "g", "thief", 2000, "0-0", justid=True)
     if reply:
         print("stole", reply, flush=True)
 """
@@ -99,8 +99,8 @@ def an_xautoclaim_loop_steals_nothing_from_slow_healthy_workers(tmp):
     server = Server(tmp)
     client = server.client()
     client.xgroup_create("orders", "g", "0", mkstream=True)
-    workers = [start(impel_argv("run", "--stream", "orders", "--group", "g", "--min-idle", "1s",
-                                "--dead-after", "3s", "--concurrency", "3", "--", "sh", "-c", "sleep 4; echo done",
+    workers = [start(impel_argv("run", "--stream", "orders", "--group", "g", "--min-idle", "2s",
+                                "--dead-after", "5s", "--concurrency", "3", "--", "sh", "-c", "sleep 8; echo done",
                                 store=server.url), tmp, name="worker") for _ in range(2)]
     thief = start(["/usr/bin/python3", "-c", STEAL, server.socket], tmp, name="thief")
     for number in range(6):

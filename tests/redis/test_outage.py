@@ -137,8 +137,8 @@ def a_connection_that_breaks_is_followed_by_a_look_at_what_is_held(tmp):
                   options=["--concurrency", "1", "--prefetch", "3"])
     worker = fleet.start("--consumer", "w")
     ids = fleet.add(4)
+    fleet.wait_for_starts(1)  # then there is a group
     wait_for(lambda: client.xpending("orders", "g")["pending"] == 4, what="all four to be held")
-    fleet.wait_for_starts(1)
     client.xclaim("orders", "g", "by-hand", 0, ids[1:])
     client.execute_command("CLIENT", "KILL", "TYPE", "NORMAL", "SKIPME", "YES")
     worker.wait_for_output("trying again")
