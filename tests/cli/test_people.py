@@ -112,13 +112,13 @@ def who_polls_an_empty_stream_is_not_gone(tmp, store):
     call(store, "XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
     add(store, "s", "1-0")
     call(store, "XACK", "s", "g", *read(store, "s", "g", "poller"))
-    daemon = start(impel_argv("sweep", "--stream", "s", "--group", "g", "--consumer-ttl", "300ms", "--interval", "20ms",
+    daemon = start(impel_argv("sweep", "--stream", "s", "--group", "g", "--consumer-ttl", "1s", "--interval", "20ms",
                               *HURRY, store=store), tmp)
     polls = []
 
     def long_enough():
         polls.append(store.client.xreadgroup("g", "poller", {"s": ">"}, block=20))
-        return len(polls) > 40  # more than twice its time
+        return len(polls) > 120  # more than twice its time
     wait_for(long_enough)
     equal([each["name"] for each in store.client.xinfo_consumers("s", "g")], ["poller"])
     check("poller" not in daemon.err(), daemon.err())

@@ -160,13 +160,13 @@ def a_dead_workers_entries_are_reported_under_its_name(tmp):
     db = place(tmp)
     call(db, "XADD", "s", "*", "a", "1")
     worker = start(impel_argv("run", "--stream", "s", "--group", "g", "--consumer", "w",
-                              "--dead-after", "500ms", "--", "sh", "-c",
+                              "--dead-after", "3s", "--", "sh", "-c",
                               "echo > begun; exec sleep 1000", store=db), tmp)
     wait_for(lambda: (tmp / "begun").exists(), what="the handler")
-    alive = impel_ok("sweep", "--once", "--json", "--stream", "s", "--group", "g", *POLICY, store=db)
-    equal([r for r in json_lines(alive) if r["abandoned"]], [])
+    look = ["sweep", "--once", "--json", "--stream", "s", "--group", "g", *POLICY[2:], "--dead-after"]
+    equal([r for r in json_lines(impel_ok(*look, "500ms", store=db)) if r["abandoned"]], [])
     worker.kill()
-    done = impel("sweep", "--once", "--json", "--stream", "s", "--group", "g", *POLICY, store=db)
+    done = impel(*look, "3s", store=db)
     equal([(r["consumer"], r["state"], r["abandoned"]) for r in json_lines(done.out)],
           [("w", "dead", 1)], done.err)
     equal(json.loads(impel("status", "--json", store=db).out)["streams"][0]["groups"][0]["pending"],
