@@ -102,7 +102,7 @@ scan_argument(struct resp_request_scan *scan, struct impel_bytes input, struct i
     char type = ((const char *)input.data)[scan->at];
     if (type != '$') {
         return error_set(err, IMPEL_ERR_PROTOCOL, "ERR Protocol error: expected '$', got '%c'",
-                         type);
+                         type == '\r' || type == '\n' ? ' ' : type);
     }
     int rc = count_read(input, scan->at, &next, &size, err);
     if (rc == IMPEL_ERR_INVALID ||

@@ -82,6 +82,7 @@ def protocol_errors_close(tmp):
     served = Served(tmp)
     for data, answer in [
             (b"*1\r\n!4\r\nPING\r\n", b"-ERR Protocol error: expected '$', got '!'\r\n"),
+            (b"*2\r\n$4\r\nECHO\r\n\r\n", b"-ERR Protocol error: expected '$', got ' '\r\n"),
             (b"*zzz\r\n", b"-ERR Protocol error: invalid multibulk length\r\n"),
             (b"*1\r\n$-5\r\n", b"-ERR Protocol error: invalid bulk length\r\n"),
             (b'PING "x\r\n', b"-ERR Protocol error: unbalanced quotes in request\r\n")]:
