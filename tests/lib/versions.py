@@ -48,10 +48,14 @@ _newer_checks = rb"ERR (The ID specified in XSETID is smaller than current max_d
 NEWER_CHECKS = re.compile(_newer_checks if IS_BEFORE_7_2 else rb"(?!)")
 
 
-def is_wrapped(words):
-    """A timeout that such a server takes for another one. Within a transaction its refusal comes too late for
-    the command not to be sent."""
-    return IS_BEFORE_7_2 and words[0].upper() == b"BLPOP" and not re.fullmatch(rb"-?[0-9.]{1,9}", words[-1])
+def is_not_for_transactions(words):
+    """What cannot be compared within one: where an older server does not refuse what we do, our refusal comes too
+    late for the command not to be sent; and a string that was set in it may have the reference of the words too."""
+    name = words[0].upper()
+    if name == b"OBJECT":
+        return words[1:2] == [b"REFCOUNT"]
+    return IS_BEFORE_7_2 and (
+        name == b"XSETID" or name == b"BLPOP" and not re.fullmatch(rb"-?[0-9.]{1,9}", words[-1]))
 
 
 # How a wait ends by an error: before 7.2 in words of its own, because it answers from what it kept where

@@ -221,7 +221,7 @@ def is_left_out(place, words, queued):
     if name == b"XADD" and queued is not None and b"*" in b" ".join(words):
         return True  # each side would make an ID of its own
     if queued is not None and (
-            b"BLOCK" in upper or name in versions.ABORTS_IN_MULTI or versions.is_wrapped(words)):
+            b"BLOCK" in upper or name in versions.ABORTS_IN_MULTI or versions.is_not_for_transactions(words)):
         return True
     if not place.waiting() or not versions.WAKES_EMPTY:
         return False
