@@ -1,7 +1,8 @@
 /* command_copy.c -- impel copy: streams from one store to another, with all that belongs to them.
  *
- * First everything is looked at, and what stands against the copy is told before anything is written;
- * then stream after stream is built, compared and named (copy.h). */
+ * First everything is looked at, and what stands against a stream's copy is told before anything is
+ * written; then stream after stream is built, compared and named (copy.h). One that is refused keeps
+ * nobody from the others. */
 #include "base/json.h"
 #include "base/value.h"
 #include "cli/command.h"
@@ -12,7 +13,8 @@
 enum plan_kind {
     PLAN_COPY,
     PLAN_REPLACE,
-    PLAN_THERE, /* the target has it already, and it is the same */
+    PLAN_THERE,   /* the target has it already, and it is the same */
+    PLAN_REFUSED, /* told why */
 };
 
 struct plan {
@@ -28,9 +30,36 @@ struct copying {
     struct store *from, *to;
     struct plan *plans;
     size_t count;
+    bool refused; /* one of them was */
     struct progress progress;
     uint64_t done;
 };
+
+/* Only this stream is the matter: others can be copied all the same. */
+static bool stream_refused(int status)
+{
+    return session_stream_refused(status) || status == IMPEL_ERR_EXISTS ||
+           status == IMPEL_ERR_BUSY || status == IMPEL_ERR_REPLY || status == IMPEL_ERR_LIMIT;
+}
+
+/* IMPEL_OK if the next may follow. */
+static int refuse(struct copying *copying, struct plan *plan, int rc, const struct impel_error *why)
+{
+    if (rc >= 0 || !stream_refused(rc)) {
+        return rc;
+    }
+    char quoted[96];
+    bytes_quote(plan->stream, quoted, sizeof(quoted));
+    progress_end(&copying->progress);
+    if (strstr(why->text, quoted) != NULL) {
+        console_error("%s", why->text);
+    } else { /* a server's words */
+        console_error("stream '%s': %s", quoted, why->text);
+    }
+    plan->kind = PLAN_REFUSED;
+    copying->refused = true;
+    return IMPEL_OK;
+}
 
 /* ---- one stream ---- */
 
@@ -61,7 +90,7 @@ static int read_source(struct copying *copying,
                        bytes_quote(plan->stream, quoted, sizeof(quoted)));
     }
     if (rc >= 0 && !source->exists) {
-        rc = error_set(err, IMPEL_ERR_NOT_FOUND, "stream '%s' is gone from the source",
+        rc = error_set(err, IMPEL_ERR_NOT_FOUND, "the source has no stream '%s'",
                        bytes_quote(plan->stream, quoted, sizeof(quoted)));
     }
     return rc;
@@ -126,6 +155,8 @@ static int copy_one(struct copying *copying, struct plan *plan, struct impel_err
     if (rc >= 0 && !copying->options->no_verify) {
         rc = copy_compare(&work, plan->building, err);
     }
+    /* Comparing takes its time, in which another copy may have begun to build there, too. */
+    rc = rc < 0 ? rc : copy_compare_heads(&work, plan->building, err);
     if (rc == IMPEL_ERR_EXISTS) {
         rc = explain_difference(copying, &work, err);
     }
@@ -191,12 +222,10 @@ static int plan_one(struct copying *copying, struct plan *plan, struct impel_err
     return rc;
 }
 
-/* All that stands against it is told, not only the first. */
 static int plan_all(struct copying *copying, struct impel_error *err)
 {
     struct impel_bytes *names = NULL;
     struct arena *arena = &copying->options->arena;
-    struct impel_error why = {0};
     int rc =
         copy_names(copying->from, &copying->options->streams, arena, &names, &copying->count, err);
 
@@ -205,19 +234,13 @@ static int plan_all(struct copying *copying, struct impel_error *err)
         return rc < 0 ? rc : error_set(err, IMPEL_ERR_NOMEM, "out of memory");
     }
     progress_init(&copying->progress, "looking", 0);
-    for (size_t i = 0; i < copying->count; i++) {
+    for (size_t i = 0; rc >= 0 && i < copying->count; i++) {
         struct plan *plan = &copying->plans[i];
         plan->stream = names[i];
-        if (!copy_building_name(arena, names[i], &plan->building)) {
-            return error_set(err, IMPEL_ERR_NOMEM, "out of memory");
-        }
-        int one = plan_one(copying, plan, &why);
-        if (one < 0 && rc < 0) {
-            progress_end(&copying->progress);
-            console_note("%s", why.text);
-        } else if (one < 0) {
-            rc = error_set(err, one, "%s", why.text);
-        }
+        rc = copy_building_name(arena, names[i], &plan->building)
+                 ? plan_one(copying, plan, err)
+                 : error_set(err, IMPEL_ERR_NOMEM, "out of memory");
+        rc = refuse(copying, plan, rc, err);
     }
     progress_end(&copying->progress);
     return rc;
@@ -276,16 +299,16 @@ static int copy_all(struct copying *copying, struct impel_error *err)
 
     for (size_t i = 0; i < copying->count; i++) {
         const struct plan *plan = &copying->plans[i];
-        total += plan->kind == PLAN_THERE ? 0 : 2 * (plan->length + plan->pending);
+        total += plan->kind < PLAN_THERE ? 2 * (plan->length + plan->pending) : 0;
     }
     copying->done = 0;
     progress_init(&copying->progress, "copying", total);
     for (size_t i = 0; rc >= 0 && i < copying->count; i++) {
         struct plan *plan = &copying->plans[i];
-        if (plan->kind != PLAN_THERE && !copying->options->dry_run) {
-            rc = copy_one(copying, plan, err);
+        if (plan->kind < PLAN_THERE && !copying->options->dry_run) {
+            rc = refuse(copying, plan, copy_one(copying, plan, err), err);
         }
-        if (rc >= 0) {
+        if (rc >= 0 && plan->kind != PLAN_REFUSED) {
             progress_end(&copying->progress);
             rc = report(copying, plan, err);
         }
@@ -336,5 +359,5 @@ int command_copy(struct options *options, struct impel_error *err)
     }
     store_close(copying.from);
     store_close(copying.to);
-    return rc < 0 ? rc : EXIT_DONE;
+    return rc < 0 ? rc : copying.refused ? EXIT_FAILED : EXIT_DONE;
 }

@@ -323,11 +323,13 @@ const struct command command_table[] = {
             "with its source, and given its name in one step. So after a kill a stream is there "
             "whole or not at all, and the same command again goes on where it was. Streams that "
             "the target already has are left alone if they are the same, and refused if they are "
-            "not, unless --replace says otherwise.\n\n"
+            "not, unless --replace says otherwise. What one stream is refused for is told, and "
+            "the others are copied; the exit code is 1 then.\n\n"
             "Workers of a group must be stopped first, and so should whatever adds entries: a "
             "stream that changed while it was copied is not given its name.\n\n"
             "Servers before 7.0 know less of a stream and get what they know; entries that XNACK "
-            "made nobody's go to the consumer impel-released, from whom everybody may claim them.",
+            "made nobody's go to the consumer impel-released, from whom everybody may claim them. "
+            "How long the IDs of idempotent adds are kept is copied, the IDs are not.",
         .examples = "impel copy --from lmdb:/var/lib/orders --to redis://10.0.0.5\n"
                     "impel copy --from redis://10.0.0.5 --to lmdb:./orders --stream 'orders*' "
                     "--dry-run\n",

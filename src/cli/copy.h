@@ -32,8 +32,11 @@ struct copy_state {
     struct impel_id max_deleted_id;
     uint64_t length;
     struct impel_id first_id,
-        last_id;               /* the first live entry, 0-0 if there is none; last-generated-id */
-    int64_t ttl_ms;            /* -1 = it does not expire */
+        last_id;    /* the first live entry, 0-0 if there is none; last-generated-id */
+    int64_t ttl_ms; /* -1 = it does not expire */
+    /* Of idempotent adds, -1 where the server says nothing of them: how long, and how many of a
+     * producer, IDs are kept; how many are kept now, and ever were. */
+    int64_t idmp_duration_s, idmp_iids_max, idmp_iids, idmp_added;
     struct copy_group *groups; /* sorted */
     size_t group_count;
     uint64_t pending; /* of all groups */
@@ -46,6 +49,8 @@ int copy_state_read(struct store *store,
                     struct copy_state *state,
                     struct impel_error *err);
 void copy_state_release(struct copy_state *state);
+/* True if the stream keeps IDs of idempotent adds in another way than all do, or ever kept one. */
+bool copy_state_idempotent(const struct copy_state *state);
 /* True if both say the same of the stream, which is then as good as untouched between them. */
 bool copy_state_equal(const struct copy_state *a, const struct copy_state *b);
 /* IMPEL_ERR_BUSY, naming one, if an Impel worker of any group is alive. */
@@ -55,7 +60,8 @@ int copy_state_alive(struct store *store,
                      struct impel_error *err);
 
 /* The streams that a list of names and patterns means, or all of the store, sorted, in `arena`. Not
- * those that copies are built in. A name that is there as it stands is no pattern. */
+ * those that copies are built in. A name that is there as it stands is no pattern; what means no stream is
+ * among them as it stands. */
 int copy_names(struct store *store,
                const struct text_list *wanted,
                struct arena *arena,
@@ -75,7 +81,6 @@ struct copy_entries {
     struct impel_id from;  /* the next page's first ID */
     struct request *page;
     size_t at;
-    uint32_t size;
     bool over;
 };
 /* 1 = `*entry` is the next, until the call after this; 0 = the end. */
@@ -129,5 +134,10 @@ int copy_build(struct copy_work *work, struct impel_error *err);
 /* The streams are the same: IMPEL_OK; IMPEL_ERR_EXISTS with the first difference in `err`. Of servers
  * that do not say how many entries were added this is left out, and consumers' own times always. */
 int copy_compare(const struct copy_work *work, struct impel_bytes other, struct impel_error *err);
+
+/* The same without the rows, for a last look. */
+int copy_compare_heads(const struct copy_work *work,
+                       struct impel_bytes other,
+                       struct impel_error *err);
 
 #endif /* IMPEL_CLI_COPY_H */

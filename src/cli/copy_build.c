@@ -7,7 +7,8 @@
  * stream needs one to be claimed: a stand-in is added in its place and taken out at the end.
  *
  *   Resumed after a kill: entries that are there already are compared with what should be; if they
- *   are its beginning, it goes on behind them, else it begins anew. Groups are always made anew. */
+ *   are its beginning, and what is missing can still be added behind them, it goes on there, else it
+ *   begins anew. Groups are always made anew. */
 #include "base/value.h"
 #include "cli/copy.h"
 
@@ -45,24 +46,34 @@ static int tell(struct copy_work *work,
 
 /* ---- whole ---- */
 
-/* Does the stream fit into one reply? Where the server does not say, its entries are counted. */
+/* What the server says that the stream takes of its memory; -1 if it does not. */
+static int64_t memory_of(struct copy_work *work, const char *samples)
+{
+    const struct impel_bytes args[] = {bytes_of("MEMORY"), bytes_of("USAGE"), work->stream,
+                                       bytes_of("SAMPLES"), bytes_of(samples)};
+    struct request *request = NULL;
+
+    if (session_call(work->from, args, ARRAY_SIZE(args), &request, NULL) < 0) {
+        return -1;
+    }
+    const struct value *reply = request->call.reply;
+    int64_t bytes = reply->kind == VALUE_INTEGER ? reply->integer : -1;
+    request_free(request);
+    return bytes;
+}
+
+/* Does the stream fit into one reply? A few samples, which cost nothing, may miss what is large; all are
+ * asked for only where they say that there is not much. */
 static bool fits_whole(struct copy_work *work)
 {
-    const struct impel_bytes args[] = {bytes_of("MEMORY"), bytes_of("USAGE"), work->stream};
-    struct request *request = NULL;
-    bool fits = work->source->length < 100000 && work->source->pending < 100000;
-
     for (size_t i = 0; i < work->source->group_count; i++) {
         if (work->source->groups[i].nobodys > 0) {
             return false; /* a payload has no place for them */
         }
     }
-    if (session_call(work->from, args, ARRAY_SIZE(args), &request, NULL) >= 0) {
-        const struct value *reply = request->call.reply;
-        fits = reply->kind == VALUE_INTEGER ? reply->integer <= WHOLE_BYTES_MAX : fits;
-        request_free(request);
-    }
-    return fits;
+    int64_t bytes = memory_of(work, "5");
+    bytes = bytes >= 0 && bytes <= WHOLE_BYTES_MAX ? memory_of(work, "0") : -1;
+    return bytes >= 0 && bytes <= WHOLE_BYTES_MAX;
 }
 
 /* 1 = done, 0 = one of the two cannot, or says no: in pieces it may still be possible. */
@@ -315,6 +326,23 @@ static bool is_wanted(const struct entry *there, struct impel_id id, const struc
     return same;
 }
 
+/* Can what is wanted next still be added? Not where the target has had it already, and more: a stand-in that
+ * was taken out at the end. */
+static int goes_on(struct pieces *pieces, struct impel_error *err)
+{
+    struct copy_work *work = pieces->work;
+    struct copy_state target;
+    const struct entry *entry = NULL;
+    struct impel_id id = ID_MAX;
+    int rc = copy_state_read(work->to, work->building, &target, err);
+
+    if (rc >= 0) {
+        rc = wanted(pieces, &id, &entry) == 0 || id_compare(id, target.last_id) > 0;
+    }
+    copy_state_release(&target);
+    return rc;
+}
+
 /* Moves past what the target has already. 1 = that is the beginning of what it should have, 0 = it is
  * something else. */
 static int resume(struct pieces *pieces, struct impel_error *err)
@@ -333,7 +361,7 @@ static int resume(struct pieces *pieces, struct impel_error *err)
         rc = rc < 0 || !same ? rc : copy_next_entry(&there, &have, err);
     }
     copy_entries_end(&there);
-    return rc < 0 ? rc : same;
+    return rc < 0 ? rc : same ? goes_on(pieces, err) : 0;
 }
 
 static int add_entry(struct pieces *pieces,
@@ -380,6 +408,21 @@ static int make_empty(struct copy_work *work, struct impel_error *err)
     return rc < 0 ? rc : tell(work, destroy, ARRAY_SIZE(destroy), err);
 }
 
+/* Of a copy that was killed; also the one that made the stream. */
+static int drop_groups(struct copy_work *work, struct impel_error *err)
+{
+    struct copy_state target;
+    int rc = copy_state_read(work->to, work->building, &target, err);
+
+    for (size_t i = 0; rc >= 0 && i < target.group_count; i++) {
+        const struct impel_bytes args[] = {bytes_of("XGROUP"), bytes_of("DESTROY"), work->building,
+                                           target.groups[i].name};
+        rc = tell(work, args, ARRAY_SIZE(args), err);
+    }
+    copy_state_release(&target);
+    return rc;
+}
+
 static int put_entries(struct pieces *pieces, struct impel_error *err)
 {
     struct copy_work *work = pieces->work;
@@ -391,6 +434,7 @@ static int put_entries(struct pieces *pieces, struct impel_error *err)
         rc = drop_building(work, err);
         rc = rc < 0 ? rc : rewind_source(pieces, err);
     }
+    rc = rc < 0 ? rc : drop_groups(work, err);
     rc = rc < 0 ? rc : make_empty(work, err);
     while (rc >= 0 && wanted(pieces, &id, &entry) > 0) {
         rc = add_entry(pieces, id, entry, err);
@@ -400,18 +444,6 @@ static int put_entries(struct pieces *pieces, struct impel_error *err)
 }
 
 /* ---- groups ---- */
-
-static int drop_groups(struct copy_work *work, struct copy_state *target, struct impel_error *err)
-{
-    int rc = copy_state_read(work->to, work->building, target, err);
-
-    for (size_t i = 0; rc >= 0 && i < target->group_count; i++) {
-        const struct impel_bytes args[] = {bytes_of("XGROUP"), bytes_of("DESTROY"), work->building,
-                                           target->groups[i].name};
-        rc = tell(work, args, ARRAY_SIZE(args), err);
-    }
-    return rc;
-}
 
 static int create_group(struct pieces *pieces,
                         const struct copy_group *group,
@@ -479,7 +511,7 @@ static int put_groups(struct pieces *pieces, bool *counts, struct impel_error *e
 {
     const struct copy_state *source = pieces->work->source;
     struct copy_state target;
-    int rc = drop_groups(pieces->work, &target, err);
+    int rc = copy_state_read(pieces->work->to, pieces->work->building, &target, err);
 
     *counts = target.counts;
     copy_state_release(&target);
@@ -535,9 +567,11 @@ static int put_end(struct pieces *pieces, bool counts, struct impel_error *err)
                                       bytes_of("MAXDELETEDID"),
                                       bytes_of(id_format(source->max_deleted_id, deleted))};
     const struct impel_bytes expire[] = {bytes_of("PEXPIRE"), work->building, bytes_of(ttl)};
+    const struct impel_bytes persist[] = {bytes_of("PERSIST"), work->building};
+    bool expires = source->ttl_ms >= 0;
     int rc = tell(work, set, counts && source->counts ? ARRAY_SIZE(set) : 3, err);
 
-    return rc < 0 || source->ttl_ms < 0 ? rc : tell(work, expire, ARRAY_SIZE(expire), err);
+    return rc < 0 ? rc : tell(work, expires ? expire : persist, expires ? 3 : 2, err);
 }
 
 static int build_pieces(struct copy_work *work, struct impel_error *err)
@@ -563,6 +597,37 @@ static int build_pieces(struct copy_work *work, struct impel_error *err)
     return rc;
 }
 
+/* How a stream keeps the IDs of idempotent adds. The IDs themselves no command tells. */
+static int put_idempotence(struct copy_work *work, struct impel_error *err)
+{
+    const struct copy_state *source = work->source;
+    char duration[32], iids[32], stream[96];
+
+    if (!copy_state_idempotent(source)) {
+        return IMPEL_OK;
+    }
+    snprintf(duration, sizeof(duration), "%lld", (long long)source->idmp_duration_s);
+    snprintf(iids, sizeof(iids), "%lld", (long long)source->idmp_iids_max);
+    const struct impel_bytes set[] = {bytes_of("XCFGSET"),       work->building,
+                                      bytes_of("IDMP-DURATION"), bytes_of(duration),
+                                      bytes_of("IDMP-MAXSIZE"),  bytes_of(iids)};
+    int rc = tell(work, set, ARRAY_SIZE(set), err);
+    bytes_quote(work->stream, stream, sizeof(stream));
+    if (rc == IMPEL_ERR_REPLY) {
+        console_note(
+            "stream '%s': the target knows no idempotent adds, and gets none of their settings",
+            stream);
+        return IMPEL_OK;
+    }
+    if (rc >= 0 && source->idmp_iids > 0) {
+        console_note(
+            "stream '%s': the IDs of idempotent adds stay behind: a producer that repeats an "
+            "add at the copy adds it again",
+            stream);
+    }
+    return rc;
+}
+
 int copy_build(struct copy_work *work, struct impel_error *err)
 {
     int rc = fits_whole(work) ? build_whole(work, err) : 0;
@@ -570,7 +635,8 @@ int copy_build(struct copy_work *work, struct impel_error *err)
     work->in_pieces = rc == 0;
     if (rc > 0) {
         work->done += work->source->length + work->source->pending;
-        return IMPEL_OK;
+    } else if (rc == 0) {
+        rc = build_pieces(work, err);
     }
-    return rc < 0 ? rc : build_pieces(work, err);
+    return rc < 0 ? rc : put_idempotence(work, err);
 }

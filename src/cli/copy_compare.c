@@ -161,26 +161,39 @@ static int compare_heads(const struct copy_work *work,
     if ((source->ttl_ms < 0) != (target->ttl_ms < 0)) {
         return differ(work, err, "whether it expires");
     }
+    if (copy_state_idempotent(source) && target->idmp_duration_s >= 0 &&
+        (source->idmp_duration_s != target->idmp_duration_s ||
+         source->idmp_iids_max != target->idmp_iids_max)) {
+        return differ(work, err, "how it keeps the IDs of idempotent adds");
+    }
     if (source->group_count != target->group_count) {
         return differ(work, err, "the number of groups");
     }
     return compare_groups(work, target, err);
 }
 
-int copy_compare(const struct copy_work *work, struct impel_bytes other, struct impel_error *err)
+int copy_compare_heads(const struct copy_work *work,
+                       struct impel_bytes other,
+                       struct impel_error *err)
 {
     struct copy_state target;
-    struct copy_work walk = *work;
     int rc = copy_state_read(work->to, other, &target, err);
 
-    if (rc < 0) {
-        return rc;
+    if (rc >= 0) {
+        rc = target.exists ? compare_heads(work, &target, err) : differ(work, err, "it is gone");
     }
-    rc = target.exists ? compare_heads(work, &target, err) : differ(work, err, "it is gone");
+    copy_state_release(&target);
+    return rc;
+}
+
+int copy_compare(const struct copy_work *work, struct impel_bytes other, struct impel_error *err)
+{
+    struct copy_work walk = *work;
+    int rc = copy_compare_heads(work, other, err);
+
     rc = rc < 0 ? rc : compare_entries(&walk, other, err);
     for (size_t i = 0; rc >= 0 && i < work->source->group_count; i++) {
         rc = compare_pending(&walk, other, work->source->groups[i].name, err);
     }
-    copy_state_release(&target);
     return rc;
 }

@@ -9,38 +9,21 @@ enum {
 
 /* ---- entries ---- */
 
-/* Small entries make the next page larger, large ones smaller. */
-static uint32_t next_size(const struct copy_entries *entries)
-{
-    const struct request *page = entries->page;
-    size_t size_bytes = 0;
-
-    if (page == NULL) {
-        return PAGE_ENTRIES_FIRST;
-    }
-    for (size_t i = 0; i < page->range.entry_count; i++) {
-        size_bytes += page->range.entries[i]->size_bytes;
-    }
-    if (size_bytes > PAGE_BYTES) {
-        return entries->size > 1 ? entries->size / 2 : 1;
-    }
-    return size_bytes < PAGE_BYTES / 4 && entries->size < PAGE_ENTRIES_MAX ? entries->size * 2
-                                                                           : entries->size;
-}
-
 static int turn_page(struct copy_entries *entries, struct impel_error *err)
 {
     struct request *page =
         session_request(REQUEST_RANGE, entries->stream, (struct impel_bytes){NULL, 0});
 
-    entries->size = next_size(entries);
+    uint32_t size = page_next_size(entries->page);
+
     request_free(entries->page);
     entries->page = page;
     entries->at = 0;
     if (page != NULL) {
         page->range.start = entries->from;
         page->range.end = entries->until;
-        page->range.count = entries->size;
+        page->range.count = size;
+        page->range.bytes_max = PAGE_BYTES;
     }
     int rc = session_ask(entries->store, page, err);
     if (rc < 0) {
@@ -50,7 +33,7 @@ static int turn_page(struct copy_entries *entries, struct impel_error *err)
     if (page->range.entry_count > 0) {
         entries->from = page->range.entries[page->range.entry_count - 1]->id;
     }
-    entries->over = page->range.entry_count < page->range.count || !id_next(&entries->from) ||
+    entries->over = !page_is_full(page) || !id_next(&entries->from) ||
                     id_compare(entries->from, entries->until) > 0;
     return rc;
 }

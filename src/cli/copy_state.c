@@ -171,6 +171,10 @@ static int read_stream(struct store *store,
     state->entries_added = member_number(map, "entries-added");
     state->counts = state->entries_added >= 0;
     state->max_deleted_id = member_id(map, "max-deleted-entry-id");
+    state->idmp_duration_s = member_number(map, "idmp-duration");
+    state->idmp_iids_max = member_number(map, "idmp-maxsize");
+    state->idmp_iids = member_number(map, "iids-tracked");
+    state->idmp_added = member_number(map, "iids-added");
     if (first->item_count > 0) {
         (void)id_parse(first->items[0].bytes, 0, &state->first_id);
     }
@@ -196,6 +200,15 @@ void copy_state_release(struct copy_state *state)
 {
     arena_release(&state->arena);
     *state = (struct copy_state){.ttl_ms = -1};
+}
+
+bool copy_state_idempotent(const struct copy_state *state)
+{
+    enum { DURATION_S = 100, IIDS_MAX = 100 }; /* everybody's defaults */
+
+    return state->idmp_duration_s >= 0 && state->idmp_iids_max >= 0 &&
+           (state->idmp_added > 0 || state->idmp_duration_s != DURATION_S ||
+            state->idmp_iids_max != IIDS_MAX);
 }
 
 bool copy_state_equal(const struct copy_state *a, const struct copy_state *b)
@@ -345,25 +358,18 @@ scan(struct store *store, const char *pattern, struct names *names, struct impel
     return rc;
 }
 
-/* One word of the user's: a name, or a pattern. */
+/* One word of the user's: a name, or a pattern. What means nothing is taken for a name, and missed later. */
 static int
 add_wanted(struct store *store, const char *word, struct names *names, struct impel_error *err)
 {
     int64_t there = 0;
     size_t before = names->count;
-    char quoted[96];
     int rc = ask_number(store, "EXISTS", bytes_of(word), &there, err);
 
-    if (rc >= 0 && there > 0) {
-        rc = names_add(names, bytes_of(word), err);
-    } else if (rc >= 0 && strpbrk(word, "*?[") != NULL) {
+    if (rc >= 0 && there == 0 && strpbrk(word, "*?[") != NULL) {
         rc = scan(store, word, names, err);
     }
-    if (rc >= 0 && names->count == before) {
-        rc = error_set(err, IMPEL_ERR_NOT_FOUND, "the source has no stream '%s'",
-                       bytes_quote(bytes_of(word), quoted, sizeof(quoted)));
-    }
-    return rc;
+    return rc < 0 || names->count > before ? rc : names_add(names, bytes_of(word), err);
 }
 
 int copy_names(struct store *store,

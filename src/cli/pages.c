@@ -17,19 +17,21 @@ show_page(struct pages *pages, const struct request *page, uint64_t *left, struc
     return IMPEL_OK;
 }
 
-/* A page of small entries is followed by a larger one, a page of large ones by a smaller. */
-static uint32_t next_size(const struct request *page)
+uint32_t page_next_size(const struct request *page)
 {
-    uint32_t count = page->range.count;
-    size_t size_bytes = 0;
+    size_t heaviest = 1;
 
+    if (page == NULL) {
+        return PAGE_ENTRIES_FIRST;
+    }
     for (size_t i = 0; i < page->range.entry_count; i++) {
-        size_bytes += page->range.entries[i]->size_bytes;
+        size_t size_bytes = page->range.entries[i]->size_bytes;
+        heaviest = size_bytes > heaviest ? size_bytes : heaviest;
     }
-    if (size_bytes > PAGE_BYTES) {
-        return count > 1 ? count / 2 : 1;
-    }
-    return size_bytes < PAGE_BYTES / 4 && count < PAGE_ENTRIES_MAX ? count * 2 : count;
+    size_t most = PAGE_BYTES / heaviest;
+    most = most > page->range.count * (size_t)PAGE_GROWTH ? page->range.count * (size_t)PAGE_GROWTH
+                                                          : most;
+    return most == 0 ? 1 : most > PAGE_ENTRIES_MAX ? PAGE_ENTRIES_MAX : (uint32_t)most;
 }
 
 /* Moves the range behind the page; false at its end. */
@@ -37,7 +39,7 @@ static bool turn_page(struct pages *pages, const struct request *page)
 {
     struct impel_id last;
 
-    if (page->range.entry_count < page->range.count) {
+    if (!page_is_full(page)) {
         return false;
     }
     last = page->range.entries[page->range.entry_count - 1]->id;
@@ -52,7 +54,7 @@ int pages_walk(struct pages *pages, struct impel_error *err)
 {
     uint64_t left = pages->count == 0 ? UINT64_MAX : pages->count;
     bool more = id_compare(pages->start, pages->end) <= 0;
-    uint32_t size = PAGE_ENTRIES_FIRST;
+    uint32_t size = page_next_size(NULL);
     int rc = IMPEL_OK;
 
     while (more && rc >= 0 && left > 0) {
@@ -62,6 +64,7 @@ int pages_walk(struct pages *pages, struct impel_error *err)
             page->range.start = pages->start;
             page->range.end = pages->end;
             page->range.reverse = pages->reverse;
+            page->range.bytes_max = PAGE_BYTES;
             page->range.count = left < size && !pages->filtered ? (uint32_t)left : size;
         }
         rc = session_ask(pages->store, page, err);
@@ -74,7 +77,7 @@ int pages_walk(struct pages *pages, struct impel_error *err)
             rc = console_flush(err);
         }
         more = rc >= 0 && turn_page(pages, page);
-        size = more ? next_size(page) : size;
+        size = more ? page_next_size(page) : size;
         request_free(page);
     }
     return rc;

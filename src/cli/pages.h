@@ -5,8 +5,9 @@
 #include "cli/session.h"
 
 enum {
-    PAGE_ENTRIES_FIRST = 16, /* an entry may weigh hundreds of megabytes */
+    PAGE_ENTRIES_FIRST = 1, /* an entry may weigh hundreds of megabytes */
     PAGE_ENTRIES_MAX = 1024,
+    PAGE_GROWTH = 4,
     PAGE_BYTES = 8 << 20,
 };
 
@@ -22,6 +23,16 @@ struct pages {
     int (*entry)(void *user, struct impel_bytes stream, const struct entry *entry);
     void *user;
 };
+
+/* How many entries the page after this one should have (NULL: the first): so many that they weigh
+ * PAGE_BYTES if they are like the heaviest of these, but few more than these, since the next may be of
+ * another kind. */
+uint32_t page_next_size(const struct request *page);
+/* A page that ends before its range does. */
+static inline bool page_is_full(const struct request *page)
+{
+    return page->range.cut || page->range.entry_count == page->range.count;
+}
 
 int pages_walk(struct pages *pages, struct impel_error *err);
 

@@ -404,6 +404,9 @@ struct request {
         struct {
             struct impel_id start, end; /* inclusive, start <= end also with `reverse` */
             uint32_t count;             /* >= 1 */
+            size_t bytes_max; /* in: end behind the entry with which they weigh so much, in memory;
+                                 0 = no such limit. A server of others does not do that */
+            bool cut;         /* out: it ended there, and there may be more */
             bool reverse;
             struct entry **entries; /* out: owned by the request until taken (set to NULL) */
             size_t entry_count;     /* a missing stream has none */

@@ -3,12 +3,14 @@
 import json
 import random
 import signal
+import subprocess
 
 import redis
 import versions
 
-from impeltest import (check, contains, equal, impel, impel_argv, impel_ok, json_lines, main, start,
-                       start_redis, stop_outside_its_lock, test, wait_for)
+from everystore import Between, _redis, _serve
+from impeltest import (SLOWNESS, check, contains, equal, impel, impel_argv, impel_ok, json_lines, main, run, skip,
+                       start, start_redis, stop_outside_its_lock, test, wait_for)
 
 
 def call(store, *words):
@@ -127,21 +129,25 @@ def names_and_patterns_choose(tmp):
     out = copy_ok(one, "lmdb:%s/none" % tmp, "--stream", "b1", "--dry-run")
     contains(out, "would be copied")
     check(not (tmp / "none").exists(), "a dry run made a store")
-    done = copy(one, "lmdb:%s/two" % tmp, "--stream", "nothing*")
-    equal(done.code, 1)
-    contains(done.err, "the source has no stream 'nothing*'")
+    done = copy(one, "lmdb:%s/two" % tmp, "--stream", "nothing*", "--stream", "a1", "--stream", "text",
+                "--stream", "b2")
+    equal((done.code, done.out), (1, "a1: 1 entry, 0 groups, 0 pending: there already\n"))
+    for what in "has no stream 'nothing*'", "has no stream 'b2'", "source's key 'text' is no stream":
+        contains(done.err, what)
 
 
 @test
 def another_stream_is_not_overwritten(tmp):
     one, two = "lmdb:%s/one" % tmp, "lmdb:%s/two" % tmp
-    for name in "a", "b":
+    for name in "a", "b", "c":
         call(one, "XADD", name, "1-1", "f", "1")
     call(two, "XADD", "b", "1-1", "f", "2")
-    done = copy(one, two)
-    equal((done.code, done.out), (1, ""))
-    contains(done.err, "stream 'b' differs from its source: entry 1-1; --replace overwrites it")
-    equal(call(two, "KEYS", "*"), "b\n", "nothing is written when something stands against it")
+    for more, outcome in (["--dry-run"], "would be copied"), ([], "copied"), ([], "there already"):
+        done = copy(one, two, "--json", *more)
+        equal((done.code, [(r["stream"], r["outcome"]) for r in json_lines(done.out)]),
+              (1, [("a", outcome), ("c", outcome)]), "the others are copied")
+        contains(done.err, "stream 'b' differs from its source: entry 1-1; --replace overwrites it")
+        equal(call(two, "XRANGE", "b", "-", "+").split(), ["1-1", "f", "2"])
     contains(copy_ok(one, two, "--replace"), "b: 1 entry, 0 groups, 0 pending: replaced")
     equal(call(two, "XRANGE", "b", "-", "+").split(), ["1-1", "f", "1"])
     call(two, "DEL", "a")
@@ -271,6 +277,193 @@ def a_stream_that_changes_is_not_named(tmp):
         equal(r.exists("orders"), 0)
         copy_ok(one, server)
         equal(r.xlen("orders"), 30001)
+
+
+@test
+def what_one_stream_is_refused_for_is_told_with_its_name(tmp):
+    one = "lmdb:%s/one" % tmp
+    server, r = on_redis(tmp)
+    for name in "a", "b", "c":
+        fill(one, 3, name)
+    r.execute_command("ACL", "SETUSER", "default", "resetkeys", "~a", "~c", "~impel:{a}:*", "~impel:{c}:*")
+    done = copy(one, server)
+    equal((done.code, [line.split(":")[0] for line in done.out.splitlines()]), (1, ["a", "c"]), done.err)
+    contains(done.err, "stream 'b': NOPERM")
+
+
+def limit_memory(argv, mib):
+    """The program may have so much memory, mapped files not counted."""
+    code = ("import os, resource, sys; resource.setrlimit(resource.RLIMIT_DATA, (%d, %d)); "
+            "os.execv(sys.argv[1], sys.argv[1:])" % (mib << 20, mib << 20))
+    return ["/usr/bin/python3", "-c", code, *argv]
+
+
+@test
+def large_entries_need_the_memory_of_a_few(tmp):
+    if SLOWNESS > 1:
+        skip("sanitizers have their own memory")
+    server, r = on_redis(tmp)
+    large = "x" * (8 << 20)
+    for i in range(24):
+        r.xadd("large", {"n": large}, id="1-%d" % (i + 1))
+    one, two = "lmdb:%s/one?sync=process" % tmp, "lmdb:%s/two?sync=process" % tmp
+
+    def copy_in_little(source, target, name):
+        done = run(limit_memory(impel_argv("copy", "--from", source, "--to", target, "--stream", name), 200),
+                   deadline_s=90)
+        equal((done.code, done.out.count("copied")), (0, 1), done.err)
+    copy_in_little(server, one, "large")
+    # Behind small ones, where a page would have had room for all of them.
+    fill(one, 100, "mixed")
+    impel_ok("add", "--stream", "mixed", "--jsonl", store=one, deadline_s=90,
+             stdin="".join(json.dumps({"n": large}) + "\n" for _ in range(24)))
+    copy_in_little(one, two, "mixed")
+
+
+def scene(store):
+    """Small streams with all that a copy has to say in other ways than it came about; on an embedded store or
+    `impel serve`."""
+    for i in range(1, 11):
+        call(store, "XADD", "orders", "5-%d" % i, "n", str(i))
+    call(store, "XGROUP", "CREATE", "orders", "early", "0")
+    call(store, "XGROUP", "CREATE", "orders", "late", "5-3")
+    call(store, "XREADGROUP", "GROUP", "early", "alice", "COUNT", "6", "STREAMS", "orders", ">")
+    call(store, "XREADGROUP", "GROUP", "early", "bob", "COUNT", "4", "STREAMS", "orders", ">")
+    call(store, "XGROUP", "CREATECONSUMER", "orders", "late", "idle")
+    call(store, "XNACK", "orders", "early", "FAIL", "IDS", "2", "5-2", "5-9")
+    call(store, "XCLAIM", "orders", "early", "carol", "0", "5-4", "RETRYCOUNT", "7", "TIME", "1000")
+    # Pending, but gone: before the first, between two, behind the last.
+    call(store, "XDEL", "orders", "5-5", "5-10")
+    call(store, "XTRIM", "orders", "MINID", "5-2")
+    call(store, "XCFGSET", "orders", "IDMP-DURATION", "777", "IDMP-MAXSIZE", "55")
+    # All of it gone.
+    call(store, "XADD", "trimmed", "9-1", "a", "1")
+    call(store, "XGROUP", "CREATE", "trimmed", "g", "0")
+    call(store, "XREADGROUP", "GROUP", "g", "c", "STREAMS", "trimmed", ">")
+    call(store, "XNACK", "trimmed", "g", "FATAL", "IDS", "1", "9-1")
+    call(store, "XTRIM", "trimmed", "MAXLEN", "0")
+    call(store, "XGROUP", "CREATE", "new", "g", "0", "MKSTREAM")
+    return ["new", "orders", "trimmed"]
+
+
+class CutBetween(Between):
+    """The piece at that moment arrives in half."""
+    def says(self, piece):
+        self._pass()
+        return piece[:len(piece) // 2] if self.left == -1 else piece
+
+
+def look(r, name):
+    """All of a stream but for what moves on its own, and what a server may not know."""
+    if not r.exists(name):
+        return None
+    info = r.xinfo_stream(name)
+    groups = [(g["name"], g["last-delivered-id"], g["pending"], g.get("entries-read"),
+               sorted(c["name"] for c in r.xinfo_consumers(name, g["name"])),
+               [(p["message_id"], p["consumer"], p["times_delivered"])
+                for p in r.xpending_range(name, g["name"], "-", "+", 100)])
+              for g in r.xinfo_groups(name)]
+    return (r.xrange(name), info["last-generated-id"], info.get("entries-added"),
+            info.get("max-deleted-entry-id"), sorted(groups))
+
+
+def kill_at_every_moment(source, names, target, way_of, from_there=False):
+    """Kills a copy at each moment at which it says something to the target (or to the source), takes it up,
+    and compares; also with one that nothing happened to."""
+    copy_ok(source, target)
+    whole = {name: look(target.client, name) for name in names}
+    moment, acted, seen = 0, True, set()
+    while acted:
+        target.client.flushall()
+        running = []
+        asked = source if from_there else target
+        way = way_of(asked, moment, lambda here=running: (here[0].send_signal(signal.SIGKILL), here[0].wait()))
+        sides = [way.url, target] if from_there else [source, way.url]
+        with subprocess.Popen(impel_argv("copy", "--from", sides[0], "--to", sides[1]),
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            running.append(process)
+        acted = way.acted()
+        for name in names:
+            there = look(target.client, name)
+            check(there in (None, whole[name]), "half of %s at %d: %r" % (name, moment, there))
+            seen.add(there is None)
+        copy_ok(source, target)
+        for name in names:
+            equal(look(target.client, name), whole[name], "%s after %d" % (name, moment))
+        equal(sorted(target.client.keys()), names, "at %d" % moment)
+        moment += 1
+    check(moment > 30 and seen == {True, False}, "only %d moments, %r" % (moment, seen))
+
+
+def whole_or_half(test_of):
+    """Makes two tests: what was said last is said to the end, or in half."""
+    for way, word in (Between, "between"), (CutBetween, "within"):
+        def one(tmp, by=way):
+            test_of(tmp, by)
+        one.__name__ = "%s_%s_two_words" % (test_of.__name__, word)
+        test(one)
+
+
+@whole_or_half
+def a_kill_at_any_moment_on_the_way_to_a_server(tmp, way):
+    one = "lmdb:%s/one?sync=process" % tmp
+    kill_at_every_moment(one, scene(one), _redis(tmp), way)
+
+
+@whole_or_half
+def a_kill_at_any_moment_on_the_way_to_serve(tmp, way):
+    one = "lmdb:%s/one?sync=process" % tmp
+    names = scene(one)
+    target = _serve(tmp)
+    kill_at_every_moment(one, names, target, way)
+    info = target.client.execute_command("XINFO", "STREAM", "orders")
+    info = info if isinstance(info, dict) else dict(zip(info[::2], info[1::2]))
+    equal((info["idmp-duration"], info["idmp-maxsize"]), (777, 55))
+
+
+@whole_or_half
+def a_kill_at_any_moment_on_the_way_from_serve(tmp, way):
+    source = _serve(tmp)
+    names = scene(source)
+    (tmp / "target").mkdir()
+    kill_at_every_moment(source, names, _redis(tmp / "target"), way, from_there=True)
+
+
+@test
+def what_was_left_of_another_time_is_no_help(tmp):
+    """The building name holds something of a source that is no longer so."""
+    one = "lmdb:%s/one?sync=process" % tmp
+    server, r = on_redis(tmp)
+    scene(one)
+    name = "impel:{orders}:copy:orders"
+    copy_ok(one, server)
+    whole = look(r, "orders")
+
+    def finished():
+        r.rename("orders", name)
+
+    def made_only():
+        r.xgroup_create(name, "impel-copy-stand-in", 0, mkstream=True)
+
+    def expires():
+        finished()
+        r.pexpire(name, 3600000)
+
+    def of_other_groups():
+        finished()
+        r.xgroup_create(name, "other", 0)
+        r.xgroup_destroy(name, "early")
+
+    def further():
+        r.xadd(name, {"n": "2"}, id="5-2")
+        r.execute_command("XSETID", name, "99-0")
+
+    for left in finished, made_only, expires, of_other_groups, further:
+        left()
+        r.delete("orders")
+        copy_ok(one, server)
+        equal(look(r, "orders"), whole, left.__name__)
+        equal((sorted(r.keys()), r.pttl("orders")), ([b"new", b"orders", b"trimmed"], -1), left.__name__)
 
 
 main()

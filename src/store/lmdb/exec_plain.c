@@ -91,9 +91,12 @@ int exec_range(struct exec *exec, struct request *request)
     struct lmdb_stream *stream = NULL;
     struct lmdb_walk walk = {0};
     struct lmdb_raw raw;
+    size_t bytes_max = request->range.bytes_max == 0 ? SIZE_MAX : request->range.bytes_max;
+    size_t size_bytes = 0;
     int rc = lmdb_stream_find(exec->txn, request->stream, &stream);
 
     request->range.entry_count = 0;
+    request->range.cut = false;
     if (rc == IMPEL_ERR_NOT_FOUND) {
         return IMPEL_OK;
     }
@@ -106,11 +109,16 @@ int exec_range(struct exec *exec, struct request *request)
              ? exec_nomem(exec)
              : lmdb_walk_entries(&walk, exec->txn, stream, request->range.start, request->range.end,
                                  request->range.reverse);
-    while (rc >= 0 && request->range.entry_count < room &&
+    while (rc >= 0 && request->range.entry_count < room && size_bytes < bytes_max &&
            (rc = lmdb_next_entry(&walk, &raw)) > 0) {
-        rc = lmdb_raw_entry(exec->txn, &raw, &request->range.entries[request->range.entry_count]);
-        request->range.entry_count += rc >= 0;
+        struct entry **entry = &request->range.entries[request->range.entry_count];
+        rc = lmdb_raw_entry(exec->txn, &raw, entry);
+        if (rc >= 0) {
+            request->range.entry_count++;
+            size_bytes += (*entry)->size_bytes;
+        }
     }
+    request->range.cut = size_bytes >= bytes_max;
     lmdb_walk_end(&walk);
     return rc < 0 ? exec_fail(exec, request, rc, status_text(rc)) : IMPEL_OK;
 }
