@@ -23,6 +23,8 @@ static const char *const content[] = {
     "XGROUP CREATE s h 2",
     "XREADGROUP GROUP g c COUNT 2 STREAMS s >",
     "XREADGROUP GROUP g d COUNT 1 STREAMS s >",
+    "XREADGROUP GROUP h e STREAMS s >",
+    "XACK s h 3-1",
     "XDEL s 2-1",
     "XADD u 9-9 x y",
     "SET t text",
@@ -49,6 +51,8 @@ static const char *const probes[] = {
     "XCLAIM s g e 0 1-1 2-1",
     "XAUTOCLAIM s g e 0 0",
     "XACK s g 1-1 2-1 3-1",
+    "XPENDING s h - + 10 e",
+    "XNACK s h FAIL IDS 1 5-1",
     "XADD s * f v",
     "XTRIM s MAXLEN 1",
     "XDEL s 5-1",
@@ -95,6 +99,7 @@ static void change_row(struct lmdb_txn *txn, const uint8_t *change)
     size_t at = (change[2] & 0x7f) % value.mv_size;
     row[at] = change[3];
     size_t size = (change[2] & 0x80) != 0 ? at : value.mv_size;
+    txn->changes++;
     ASSERT(mdb_put(txn->mdb, txn->dbi[db], &(MDB_val){key.mv_size, name}, &(MDB_val){size, row},
                    0) == 0);
 }

@@ -297,7 +297,8 @@ static void check_name(struct checking *checking, MDB_val key, MDB_val value)
     case 'C':
         break;
     default:
-        if (!check_newer_row(checking, key, value) && !check_other_row(checking, key, value)) {
+        if (!check_newer_row(checking, key, value) && !check_other_row(checking, key, value) &&
+            !check_bitmap(checking, key, value)) {
             check_problem(checking, "catalog: a row of an unknown kind");
         }
         break;
@@ -391,67 +392,6 @@ static void check_node(struct checking *checking, MDB_val key, MDB_val value)
     memcpy(&disk, value.mv_data, sizeof(disk));
     stream->nodes++;
     check_node_of(checking, stream, get_id((const uint8_t *)key.mv_data + 8), &disk);
-}
-
-static void check_pending(struct checking *checking, MDB_val key, MDB_val value)
-{
-    struct seen *group = check_find(&checking->groups, get_be64(key.mv_data));
-    struct disk_pending disk;
-    uint8_t owned[ROW_KEY_SIZE];
-    MDB_val found;
-    char text[ID_TEXT_SIZE];
-    struct impel_id id = get_id((const uint8_t *)key.mv_data + 8);
-
-    if (group == NULL || value.mv_size != sizeof(disk)) {
-        check_problem(checking, "a pending entry of group %llu, which is not there or damaged",
-                      NUMBER(get_be64(key.mv_data)));
-        return;
-    }
-    group->counted++;
-    checking->counts.pending++;
-    memcpy(&disk, value.mv_data, sizeof(disk));
-    if (disk.owner == 0) {
-        group->nobodys++;
-        return;
-    }
-    struct seen *owner = check_find(&checking->consumers, disk.owner);
-    row_key(owned, disk.owner, id);
-    if (owner == NULL || owner->parent != group->number) {
-        check_problem(checking, "group %llu: pending entry %s has no owner", NUMBER(group->number),
-                      id_format(id, text));
-    } else if (row_get(checking->txn, DB_OWNED, (MDB_val){sizeof(owned), owned}, &found) < 0) {
-        check_problem(checking, "group %llu: pending entry %s is missing at its owner",
-                      NUMBER(group->number), id_format(id, text));
-    }
-}
-
-static void check_owned(struct checking *checking, MDB_val key, MDB_val value)
-{
-    struct seen *owner = check_find(&checking->consumers, get_be64(key.mv_data));
-    struct disk_pending disk;
-    uint8_t row[ROW_KEY_SIZE];
-    MDB_val found = {0, NULL};
-    char text[ID_TEXT_SIZE];
-    struct impel_id id = get_id((const uint8_t *)key.mv_data + 8);
-
-    (void)value;
-    if (owner == NULL) {
-        check_problem(checking, "an entry owned by consumer %llu, which is not there",
-                      NUMBER(get_be64(key.mv_data)));
-        return;
-    }
-    owner->counted++;
-    row_key(row, owner->parent, id);
-    bool pending = row_get(checking->txn, DB_PEL, (MDB_val){sizeof(row), row}, &found) >= 0 &&
-                   found.mv_size == sizeof(disk);
-    if (pending) {
-        memcpy(&disk, found.mv_data, sizeof(disk));
-        pending = disk.owner == owner->number;
-    }
-    if (!pending) {
-        check_problem(checking, "consumer %llu owns %s, which is not pending with it",
-                      NUMBER(owner->number), id_format(id, text));
-    }
 }
 
 /* ---- the whole ---- */

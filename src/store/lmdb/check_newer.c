@@ -38,9 +38,7 @@ static void check_order(struct checking *checking, MDB_val key)
 {
     const uint8_t *bytes = key.mv_data;
     struct seen *group = NULL;
-    struct disk_pending row = {.owner = 0};
-    uint8_t at[ROW_KEY_SIZE];
-    MDB_val found;
+    struct lmdb_pending row = {.owner = 0};
 
     if (key.mv_size == ORDER_KEY_SIZE) {
         group = check_find(&checking->groups, number_of(key));
@@ -50,13 +48,8 @@ static void check_order(struct checking *checking, MDB_val key)
         return;
     }
     group->in_order++;
-    row_key(at, group->number, get_id(bytes + 17));
-    bool there = row_get(checking->txn, DB_PEL, (MDB_val){sizeof(at), at}, &found) >= 0 &&
-                 found.mv_size == sizeof(row);
-    if (there) {
-        memcpy(&row, found.mv_data, sizeof(row));
-    }
-    int64_t time = row.owner == 0         ? (int64_t)((uint64_t)row.delivered_ms ^ (1ULL << 63))
+    bool there = check_pending_get(checking, group->number, get_id(bytes + 17), &row);
+    int64_t time = row.owner == 0         ? (int64_t)(row.released ^ (1ULL << 63))
                    : row.delivered_ms < 0 ? 0
                                           : row.delivered_ms;
     if (!there || get_be64(bytes + 9) != ((uint64_t)time ^ (1ULL << 63))) {

@@ -1,4 +1,4 @@
-/* check_own.h -- what check.c, check_newer.c and check_others.c share. */
+/* check_own.h -- what check.c and its companions share. */
 #ifndef IMPEL_STORE_LMDB_CHECK_OWN_H
 #define IMPEL_STORE_LMDB_CHECK_OWN_H
 
@@ -16,14 +16,15 @@ struct seen {
     struct impel_id first, last; /* of a stream: as it says */
     struct disk_node tail;
     struct impel_id tail_first;
-    struct impel_id nodes_end;  /* of a stream: the last ID of its last node so far */
-    uint64_t in_nodes;          /* entries that its nodes have */
-    unsigned names;             /* how often a name leads to it */
-    bool ordered;               /* a group whose whole PEL is in the order of CLAIM */
-    uint64_t nobodys, in_order; /* of a group: rows that are nobody's, rows of that order */
-    enum lmdb_key_kind kind;    /* of a row 'v' */
-    bool sized;                 /* it may be a list's or a set's */
-    uint64_t head;              /* where the list begins */
+    struct impel_id nodes_end;   /* of a stream: the last ID of its last node so far */
+    struct impel_id pending_end; /* of a group: the last ID of its last row of the PEL so far */
+    uint64_t in_nodes;           /* entries that its nodes have */
+    unsigned names;              /* how often a name leads to it */
+    bool ordered;                /* a group whose whole PEL is in the order of CLAIM */
+    uint64_t nobodys, in_order;  /* of a group: rows that are nobody's, rows of that order */
+    enum lmdb_key_kind kind;     /* of a row 'v' */
+    bool sized;                  /* it may be a list's or a set's */
+    uint64_t head;               /* where the list begins */
 };
 
 struct table {
@@ -57,6 +58,18 @@ struct seen *check_add(struct checking *checking, struct table *table, uint64_t 
 struct seen *check_find(const struct table *table, uint64_t number);
 /* What a table says of its members against what was counted. */
 void check_counts_of(struct checking *checking, const struct table *table, const char *kind);
+
+/* ---- check_pending.c: the rows of 'pel' and of 'owned' ---- */
+
+void check_pending(struct checking *checking, MDB_val key, MDB_val value);
+void check_owned(struct checking *checking, MDB_val key, MDB_val value);
+/* A row 'd' of the catalog; false: it is none. */
+bool check_bitmap(struct checking *checking, MDB_val key, MDB_val value);
+/* The pending entry of an ID; false if there is none. */
+bool check_pending_get(struct checking *checking,
+                       uint64_t group,
+                       struct impel_id id,
+                       struct lmdb_pending *out);
 
 /* ---- check_newer.c ---- */
 

@@ -186,7 +186,7 @@ int lmdb_group_destroy(struct lmdb_txn *txn, struct lmdb_group *group)
     }
     lmdb_walk_end(&walk);
     put_be64(prefix, group->number);
-    /* What is left is nobody's. */
+    /* What is left is nobody's, each a row by itself. */
     rc = rc < 0 ? rc : row_delete_all(txn, DB_PEL, prefix, sizeof(prefix), NULL);
     rc = rc < 0 ? rc : order_drop(txn, group);
     rc = rc < 0 ? rc : lmdb_carried_drop(txn, group);

@@ -1,7 +1,7 @@
 /* order.c -- a group's pending rows in the order in which XREADGROUP CLAIM takes them: nobody's
  * first, as they were given back, then by the time of their delivery.
  *
- * Keeping it costs a third row for each pending entry, so it is kept only for groups that were asked
+ * Keeping it costs a row for each pending entry, so it is kept only for groups that were asked
  * for it once (`ordered`); what is nobody's is always in it, since only this order knows who was
  * given back first. A first question walks the whole PEL. */
 #include "store/lmdb/txn.h"

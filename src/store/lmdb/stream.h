@@ -26,14 +26,16 @@
  *               'J' producer ms seq      -> struct disk_iid       then the IID
  *               'e' stream ms seq        -> producer number       all IIDs, the oldest first
  *               'a' group ms seq         -> int64_t               what a requeued entry had before
+ *               'd' group ms seq         -> bitmap                what of a row 'pel' is acknowledged
  *               'v' number               -> the string, or struct disk_collection
  *               'l' list position        -> the element
  *               'S' set MEMBER           -> the member
  *     entries   stream ms seq            -> fields (layout.h)
  *     nodes     stream ms seq (first ID) -> struct disk_node      closed nodes; the open one, the
  *                                                                 tail, is in the stream's row
- *     pel       group ms seq             -> struct disk_pending   owner, delivered-at, deliveries
- *     owned     consumer ms seq          -> nothing               the same by owner
+ *     pel       group ms seq             -> block.h               one or more pending entries, from
+ *                                                                 this ID on
+ *     owned     consumer ms seq          -> nothing               the rows 'pel' in which it has some
  *
  * Object numbers are 8 bytes, never 0 and never used again, so that a row of a dead object can be
  * no one else's. NAME is the name itself, or where it is longer than NAME_KEY_SIZE_MAX its first
@@ -415,9 +417,10 @@ struct lmdb_walk {
     void *owner;      /* the stream, group or consumer */
     uint8_t key[512]; /* the last key given, or the one to begin at */
     size_t key_size;
-    size_t prefix_size;  /* of the key: what all rows of this walk share */
-    struct impel_id end; /* the last ID of interest, inclusive */
-    uint64_t writes;     /* the database's write count when the cursor was placed */
+    size_t prefix_size;   /* of the key: what all rows of this walk share */
+    struct impel_id end;  /* the last ID of interest, inclusive */
+    struct impel_id from; /* of a PEL: the first ID that was not looked at */
+    uint64_t writes;      /* the database's write count when the cursor was placed */
     int database;
     bool reverse;
     bool started;

@@ -179,6 +179,7 @@ row_store(struct lmdb_txn *txn, enum lmdb_database db, MDB_val key, MDB_val *val
     ASSERT(txn->write);
     flags |= row_is_last(txn, db, cursor, key) ? MDB_APPEND : 0;
     txn->writes[db]++;
+    txn->changes++;
     int code = mdb_cursor_put(cursor, &key, value, flags);
     return code == 0 ? IMPEL_OK : lmdb_fail_mdb(txn, code, "a row could not be written");
 }
@@ -202,6 +203,7 @@ static int row_delete_here(struct lmdb_txn *txn, enum lmdb_database db, MDB_curs
 {
     ASSERT(txn->write);
     txn->writes[db]++;
+    txn->changes++;
     txn->last[db].known = false;
     int code = mdb_cursor_del(cursor, 0);
     return code == 0 ? IMPEL_OK : lmdb_fail_mdb(txn, code, "a row could not be deleted");

@@ -5,6 +5,7 @@
 #ifndef IMPEL_STORE_LMDB_TXN_H
 #define IMPEL_STORE_LMDB_TXN_H
 
+#include "store/lmdb/block.h"
 #include "store/lmdb/layout.h"
 #include "store/lmdb/stream.h"
 
@@ -28,6 +29,16 @@ enum {
 struct object;
 struct lmdb_env;
 
+/* The row of a PEL that was looked at last. */
+struct pending_row_at_hand {
+    uint64_t group;   /* whose; 0: there is none */
+    uint64_t changes; /* it lies where it lay while this is the transaction's */
+    bool writable;    /* its bytes are; `gone`: where its bitmap is, if that is, too */
+    void *gone;
+    bool last; /* of its group */
+    struct block block;
+};
+
 struct lmdb_txn {
     MDB_txn *mdb;
     const MDB_dbi *dbi;
@@ -49,6 +60,8 @@ struct lmdb_txn {
 
     MDB_cursor *cursors[DB_COUNT]; /* for single rows; opened when first used */
     uint64_t writes[DB_COUNT];     /* how often each was written: walks re-place their cursor */
+    uint64_t changes;              /* how often any was */
+    struct pending_row_at_hand hand;
     struct {
         uint8_t data[ROW_KEY_SIZE];
         bool known;
@@ -205,8 +218,27 @@ int stream_flush(struct lmdb_txn *txn, struct lmdb_stream *stream);
 int group_flush(struct lmdb_txn *txn, struct lmdb_group *group);
 int consumer_flush(struct lmdb_txn *txn, struct lmdb_consumer *consumer);
 
-/* A row of the PEL, read. */
-int pending_read(struct lmdb_txn *txn, struct impel_id id, MDB_val value, struct lmdb_pending *out);
+/* ---- rows of the PEL (pending.c) ---- */
+
+/* The row in whose range an ID is; the first row of an ID or behind. NOT_FOUND. The view is valid until
+ * the next write or the next call. */
+int pending_row_at(struct lmdb_txn *txn, uint64_t group, struct impel_id id, struct block **out);
+int pending_row_from(struct lmdb_txn *txn, uint64_t group, struct impel_id id, struct block **out);
+/* Reads a block's bitmap. */
+int block_read_gone(struct lmdb_txn *txn, uint64_t group, struct block *block);
+/* block_read(), with a hard error if it is damaged. */
+int pending_read(struct lmdb_txn *txn,
+                 const struct block *block,
+                 size_t index,
+                 struct lmdb_pending *out);
+
+/* ---- walks (walk.c) ---- */
+
+/* The rows of the catalog that belong to a number, of one letter; and the next of a walk: 1, 0 at the
+ * end, or a hard error. */
+int walk_catalog(
+    struct lmdb_walk *walk, struct lmdb_txn *txn, char letter, uint64_t number, void *owner);
+int walk_next(struct lmdb_walk *walk, MDB_val *key, MDB_val *value);
 
 /* ---- the order of CLAIM (order.c) ---- */
 

@@ -47,8 +47,7 @@ static int walk_place(struct lmdb_walk *walk, MDB_val *key, MDB_val *value)
     return same ? mdb_cursor_get(walk->cursor, key, value, MDB_NEXT) : code;
 }
 
-/* The next row of the walk: 1, 0 at the end, or a hard error. */
-static int walk_next(struct lmdb_walk *walk, MDB_val *key, MDB_val *value)
+int walk_next(struct lmdb_walk *walk, MDB_val *key, MDB_val *value)
 {
     struct lmdb_txn *txn = walk->txn;
     int code = 0;
@@ -130,25 +129,9 @@ int lmdb_next_entry(struct lmdb_walk *walk, struct lmdb_raw *out)
     return rc;
 }
 
-/* ---- pending entries ---- */
+/* ---- names ---- */
 
-/* The rows of a number (a group's, a consumer's) from an ID on. */
-static int walk_rows(struct lmdb_walk *walk,
-                     struct lmdb_txn *txn,
-                     enum lmdb_database db,
-                     uint64_t number,
-                     struct impel_id start)
-{
-    uint8_t key[ROW_KEY_SIZE];
-
-    row_key(key, number, start);
-    int rc = walk_begin(walk, txn, db, key, sizeof(key));
-    walk->prefix_size = 8;
-    return rc;
-}
-
-/* The rows of the catalog that belong to a number, of one letter. */
-static int walk_catalog(
+int walk_catalog(
     struct lmdb_walk *walk, struct lmdb_txn *txn, char letter, uint64_t number, void *owner)
 {
     struct lmdb_key key;
@@ -159,73 +142,6 @@ static int walk_catalog(
     walk->owner = owner;
     return rc;
 }
-
-int lmdb_walk_pending(struct lmdb_walk *walk,
-                      struct lmdb_txn *txn,
-                      struct lmdb_group *group,
-                      struct impel_id start)
-{
-    int rc = walk_rows(walk, txn, DB_PEL, group->number, start);
-
-    walk->owner = group;
-    return rc;
-}
-
-int lmdb_walk_owned(struct lmdb_walk *walk,
-                    struct lmdb_txn *txn,
-                    struct lmdb_consumer *consumer,
-                    struct impel_id start)
-{
-    int rc = walk_rows(walk, txn, DB_OWNED, consumer->number, start);
-
-    walk->owner = consumer->group;
-    return rc;
-}
-
-int lmdb_walk_order(struct lmdb_walk *walk, struct lmdb_txn *txn, struct lmdb_group *group)
-{
-    return walk_catalog(walk, txn, 't', group->number, group);
-}
-
-/* The ID of the next row of an order, which ends in it. */
-static int walk_next_in_order(struct lmdb_walk *walk, struct impel_id *id)
-{
-    MDB_val key = {0, NULL};
-    MDB_val value;
-    int rc = walk_next(walk, &key, &value);
-
-    if (rc > 0 && key.mv_size != walk->prefix_size + 24) {
-        return lmdb_fail(walk->txn, IMPEL_ERR_CORRUPT, "a row of an order is damaged");
-    }
-    if (rc > 0) {
-        *id = get_id((const uint8_t *)key.mv_data + walk->prefix_size + 8);
-    }
-    return rc;
-}
-
-int lmdb_next_pending(struct lmdb_walk *walk, struct lmdb_pending *out)
-{
-    struct impel_id id = ID_MIN;
-    MDB_val value = {0, NULL};
-    int rc = walk->database == DB_CATALOG ? walk_next_in_order(walk, &id)
-                                          : walk_next_row(walk, &id, &value);
-
-    if (rc <= 0) {
-        return rc;
-    }
-    if (walk->database == DB_PEL) {
-        rc = pending_read(walk->txn, id, value, out);
-    } else {
-        rc = lmdb_pending_get(walk->txn, walk->owner, id, out);
-        if (rc == IMPEL_ERR_NOT_FOUND) {
-            return lmdb_fail(walk->txn, IMPEL_ERR_CORRUPT,
-                             "an entry in an order of the PEL is not in it");
-        }
-    }
-    return rc < 0 ? rc : 1;
-}
-
-/* ---- names ---- */
 
 int lmdb_walk_groups(struct lmdb_walk *walk, struct lmdb_txn *txn, struct lmdb_stream *stream)
 {
