@@ -1,7 +1,7 @@
-/* bench_plain.c -- what the same writes cost without Impel: a loop over LMDB that keeps the rows a
- * consumer group needs (pending entries in two orders, a row with counters for the group and for
- * each consumer), in transactions of the same size, and does nothing else. No liveness, no fences,
- * no verdicts, no requests: the floor. */
+/* bench_plain.c -- what a queue by hand costs: a loop over LMDB that keeps the rows a consumer group
+ * needs (each pending entry in two orders, a row with counters for the group and for each consumer),
+ * in transactions of the same size, and does nothing else. No liveness, no fences, no verdicts, no
+ * requests; but a row for each entry, where the store has blocks (store/lmdb/block.h). */
 #include "cli/bench.h"
 
 #include <endian.h>

@@ -228,8 +228,8 @@ void bench_sides_print(const struct bench_sides *run, const struct bench_case *b
         return;
     }
     if (!json) {
-        console_outf("\nThe plain loop makes the same writes to LMDB in transactions of the same "
-                     "size, and nothing else.\n");
+        console_outf("\nThe plain loop over LMDB keeps two rows for each pending entry, in "
+                     "transactions of the same size, and does nothing else.\n");
     }
     if (!bench_redis_found() || !bench_loop_found("loop") || !bench_loop_found("loop.py")) {
         console_note("not all was measured: %s",

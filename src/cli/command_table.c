@@ -372,9 +372,8 @@ const struct command command_table[] = {
         .text =
             "Measures, in one run and side by side, how fast abandoned entries are recovered "
             "(recover) or new ones are worked through (steady): on the embedded store with "
-            "sync=full and sync=process, against a loop that makes the same writes to LMDB and "
-            "does "
-            "nothing else; and, where there is a redis-server (one of its own is started), against "
+            "sync=full and sync=process, against a loop over LMDB that keeps two rows for each "
+            "pending entry and does nothing else; and, where there is a redis-server (one of its own is started), against "
             "the loops that people write with hiredis and redis-py, which are in bench/peers of a "
             "build. It shows the medians and their ratios. exec compares a command for each entry "
             "with xargs; takeover shows how long after a kill -9 a worker's entries run elsewhere; "
