@@ -35,6 +35,14 @@ def the_drill_runs_on_a_given_store_and_removes_its_streams(tmp):
 
 
 @test
+def what_living_workers_give_back_is_no_recovery(tmp):
+    """Their handlers take longer than dead-after, as on a slow machine, so that they do not start all in time."""
+    done = impel("drill", "--dead-after", "300ms", "--entries", "40", env={"TMPDIR": str(tmp), "IMPEL_STORE": ""},
+                 deadline_s=120)
+    equal(done.code, 0, done.out + done.err)
+
+
+@test
 def a_signal_ends_it_and_leaves_nothing_behind(tmp):
     impel_ok("add", "--stream", "mine", "a=1", store=tmp / "db")
     for number in [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]:
