@@ -123,7 +123,7 @@ def a_clean_stop_burns_no_attempt(tmp):
 
 @test
 def a_name_given_twice_stops_the_second(tmp):
-    fleet = _fleet(tmp, dead_after="500ms")
+    fleet = _fleet(tmp, dead_after="3s")
     first = fleet.start("--consumer", "same")
     fleet.wait_for_a_beat()
     second = fleet.start("--consumer", "same")
@@ -137,7 +137,7 @@ def a_name_given_twice_stops_the_second(tmp):
 @test
 def a_worker_that_slept_is_replaced_and_says_so(tmp):
     """F39: what it did in vain is not done twice over."""
-    fleet = _fleet(tmp, dead_after="500ms")
+    fleet = _fleet(tmp, dead_after="3s")
     sleeper = fleet.start("--consumer", "same")
     fleet.wait_for_a_beat()
     stop_outside_its_lock(sleeper, fleet.store)

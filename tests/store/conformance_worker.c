@@ -82,7 +82,7 @@ TEST(silence_counts_only_while_beats_are_taken)
     group_make("s", "g");
     beat("s", "g", mortal("w", 1));
     /* Nobody beats: a store that stood still looks the same. */
-    suite_pause((int64_t)3 * DEAD_AFTER_MS);
+    suite_pause(3 * suite_dead_after_ms());
     int64_t since_ms = suite_now_ms();
     while (suite_now_ms() - since_ms < 1) {
         suite_pause(1);
@@ -271,7 +271,7 @@ TEST(a_young_stamp_keeps_nobody_with_a_free_handler_from_a_death)
         request = look_within(judge, LOOK_FREE, ALIVE_MS);
     } while (!request->look.stamped);
     CHECK(look_at(request, "w")->state == OWNER_DEAD);
-    CHECK(suite_now_ms() - since_ms >= DEAD_AFTER_MS - 50);
+    CHECK(suite_now_ms() - since_ms >= suite_dead_after_ms() - 50);
 }
 
 /* ---- leave ---- */

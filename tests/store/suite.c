@@ -191,9 +191,17 @@ struct who worker(const char *name, uint8_t token)
     return (struct who){span(name), token, ALIVE_MS};
 }
 
+int64_t suite_dead_after_ms(void)
+{
+    const char *slowness = getenv("IMPEL_TEST_SLOWNESS");
+    int64_t times = slowness != NULL ? strtoll(slowness, NULL, 10) : 1;
+
+    return 200 * (times > 1 ? times : 1);
+}
+
 struct who mortal(const char *name, uint8_t token)
 {
-    return (struct who){span(name), token, DEAD_AFTER_MS};
+    return (struct who){span(name), token, suite_dead_after_ms()};
 }
 
 struct who foreign(const char *name)
@@ -430,7 +438,7 @@ struct request *claim_from(struct who who, const char *owner)
     policy_defaults(&request->claim_from.policy);
     request->claim_from.policy.backoff_base_ms = 0;
     request->claim_from.policy.min_idle_ms = 0;
-    request->claim_from.policy.dead_after_ms = DEAD_AFTER_MS;
+    request->claim_from.policy.dead_after_ms = suite_dead_after_ms();
     request->claim_from.owner = span(owner);
     request->claim_from.rows_max = 1000;
     request->claim_from.claims_max = 100;

@@ -36,12 +36,15 @@ struct who {
 
 enum {
     SUITE_WAIT_MS = 30000, /* patience for what must happen; never reached where it does */
-    DEAD_AFTER_MS = 150,   /* of workers that are to be seen dead */
     ALIVE_MS = 600000,     /* of workers that are not */
 };
 
 extern struct store *suite_handle;
 extern size_t suite_wakes; /* how often the store asked for a turn */
+
+/* Of workers that are to be seen dead. A machine that stands still for half of it lets nobody look dead, so it
+ * is as much longer as $IMPEL_TEST_SLOWNESS says that all is slower. */
+int64_t suite_dead_after_ms(void);
 
 void suite_begin(void); /* first line of every test */
 struct store *suite_second_handle(void);
@@ -61,7 +64,8 @@ int await(struct request *request); /* turns until it is done; its status */
 int run(struct request *request);   /* give and await */
 
 struct who worker(const char *name, uint8_t token); /* does not die in a test */
-struct who mortal(const char *name, uint8_t token); /* may be seen dead after DEAD_AFTER_MS */
+struct who mortal(const char *name,
+                  uint8_t token); /* may be seen dead after suite_dead_after_ms() */
 struct who foreign(const char *name);
 struct who nobody(void); /* a sweep without a worker */
 
