@@ -86,6 +86,7 @@ static int call_store(struct client *client, const struct store_call *call)
     uint64_t usec = (server_clock(server) - begun) / 1000;
     if (call->wait != NULL && call->wait->blocked) {
         client->wait.begun_us += usec;
+        server->stats.changes += changes_of(server, row); /* a consumer may have been made */
         return IMPEL_OK;
     }
     turn_count_call(server, row, usec);

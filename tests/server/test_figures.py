@@ -10,6 +10,7 @@ CHANGES = [
     ("XGROUP CREATECONSUMER s g z", 0), ("XREADGROUP GROUP g a COUNT 2 STREAMS s >", 2),
     ("XREADGROUP GROUP g a STREAMS s 0", 0), ("XREADGROUP GROUP g a STREAMS s >", 1),
     ("XREADGROUP GROUP g new STREAMS s >", 1), ("XREADGROUP GROUP g new STREAMS s >", 0),
+    ("XREADGROUP GROUP g waits BLOCK 1 STREAMS s >", 1), ("XREADGROUP GROUP g waits BLOCK 1 STREAMS s >", 0),
     ("XACK s g 2-0", 1), ("XACK s g 2-0", 0), ("XCLAIM s g a 0 5-0 6-0 99-0", 2), ("XCLAIM s g c 100000 5-0", 1),
     ("XAUTOCLAIM s g a 100000 0", 0), ("XDEL s 5-0", 1), ("XDEL s 5-0", 0), ("XAUTOCLAIM s g a 0 0", 2),
     ("XTRIM s MAXLEN 0", 2), ("XTRIM s MAXLEN 0", 0), ("XGROUP SETID s g 0", 1), ("XSETID s 9-0", 1),
@@ -55,13 +56,15 @@ class Raw:
 def calls_are_counted_once_and_by_how_they_end(tmp):
     served = Served(tmp)
     raw = Raw(served)
-    raw.send(b"FOO", b"CONFIG RESETSTAT", b"FOO", b"XLEN", b"EXEC", b"MULTI", b"XLEN s", b"XADD s 0 a b", b"EXEC", b"MULTI", b"FOO",
-             b"EXEC", b"XADD s 0 a b", b"XREAD BLOCK 1 STREAMS s $", b"CONFIG SET foo bar", b"PING done")
+    raw.send(b"FOO", b"CONFIG RESETSTAT", b"FOO", b"XLEN", b"EXEC", b"MULTI", b"XLEN s", b"XADD s 0 a b", b"EXEC",
+             b"MULTI", b"FOO", b"EXEC", b"XADD s 0 a b", b"XREAD BLOCK 1 STREAMS s $", b"CONFIG SET foo bar",
+             b"PING done")
     raw.until(b"done")
     r = served.client()
     stats = {k[8:]: (v["calls"], v["rejected_calls"], v["failed_calls"]) for k, v in r.info("commandstats").items()}
-    for name, want in [("xlen", (1, 1, 0)), ("exec", (3, 0, 2)), ("multi", (2, 0, 0)), ("xadd", (2, 0, 2)), ("xread", (1, 0, 0)),
-                       ("config|set", (1, 0, 1)), ("config|resetstat", (1, 0, 0)), ("ping", (1, 0, 0))]:
+    for name, want in [("xlen", (1, 1, 0)), ("exec", (3, 0, 2)), ("multi", (2, 0, 0)), ("xadd", (2, 0, 2)),
+                       ("xread", (1, 0, 0)), ("config|set", (1, 0, 1)), ("config|resetstat", (1, 0, 0)),
+                       ("ping", (1, 0, 0))]:
         equal(stats[name], want, name)
     # Without what was refused or only kept for EXEC; with the INFO before.
     equal(r.info("stats")["total_commands_processed"], sum(calls for calls, _, _ in stats.values()) + 1)

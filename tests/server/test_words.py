@@ -77,7 +77,8 @@ BEFORE_THE_PASSWORD = [
     "7.2: HELLO|HELLO 2|HELLO 3 SETNAME x|HELLO 3 FOO",
     "AUTH 'sec ret'|PING|AUTH x|PING|RESET|PING|AUTH default 'sec ret'|PING",
     "7.2: HELLO 3 AUTH default 'sec ret' SETNAME 'a b'|PING",
-    "7.2: HELLO 3 AUTH default 'sec ret' FOO|PING|HELLO 3 AUTH default bad SETNAME foo|PING|AUTH 'sec ret'|CLIENT GETNAME",
+    "7.2: HELLO 3 AUTH default 'sec ret' FOO|PING|HELLO 3 AUTH default bad SETNAME foo|PING|AUTH 'sec ret'|"
+    "CLIENT GETNAME",
 ]
 
 
