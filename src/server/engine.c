@@ -299,6 +299,28 @@ int engine_group_ready(struct engine *engine,
     return rc;
 }
 
+int engine_consumer_seen(struct engine *engine,
+                         struct impel_bytes key,
+                         struct impel_bytes group_name,
+                         struct impel_bytes name)
+{
+    struct lmdb_stream *stream = NULL;
+    struct lmdb_group *group = NULL;
+    struct lmdb_consumer *consumer = NULL;
+
+    int rc = lmdb_stream_find(&engine->txn, key, &stream);
+    rc = rc < 0 ? rc : lmdb_group_find(&engine->txn, stream, group_name, &group);
+    if (rc < 0) {
+        return engine->txn.status;
+    }
+    rc = lmdb_consumer_open(&engine->txn, group, name, &consumer);
+    if (rc >= 0) {
+        consumer->seen_ms = lmdb_now_ms(&engine->txn);
+        lmdb_consumer_changed(&engine->txn, consumer);
+    }
+    return rc;
+}
+
 int engine_list_ready(struct engine *engine, struct impel_bytes key, bool *ready)
 {
     enum lmdb_key_kind kind = LMDB_KEY_NONE;

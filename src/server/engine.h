@@ -98,6 +98,11 @@ int engine_group_ready(struct engine *engine,
                        struct impel_bytes key,
                        struct impel_bytes group,
                        bool *ready);
+/* One of a group that is there was seen now; made if need be: then 1, else 0. */
+int engine_consumer_seen(struct engine *engine,
+                         struct impel_bytes key,
+                         struct impel_bytes group,
+                         struct impel_bytes consumer);
 /* A blocked BLPOP? */
 int engine_list_ready(struct engine *engine, struct impel_bytes key, bool *ready);
 int engine_key_count(struct engine *engine, uint64_t *count);

@@ -178,8 +178,8 @@ struct wait {
     struct row *row;
     const struct impel_bytes *args;
     size_t arg_count;
-    bool grouped;             /* XREADGROUP */
-    struct impel_bytes group; /* XREADGROUP */
+    bool grouped;                       /* XREADGROUP */
+    struct impel_bytes group, consumer; /* XREADGROUP */
     struct wait_place *places;
     size_t place_count;
     uint64_t begun_us;   /* what it took before it blocked */

@@ -5,7 +5,8 @@
  * signals its keys; when it is over, for each signalled key those who wait for it are tried in the
  * order in which they blocked. Who still gets nothing goes to the tail. A commit of another process
  * does not say which keys it touched, so then everybody is tried; a look at the rows comes first,
- * because XREADGROUP writes (who read last, when) even where it gets nothing. */
+ * because XREADGROUP writes (who read last, when) even where it gets nothing. After a signal that is
+ * written then, and no more. */
 #include "server/state.h"
 
 #include <stdlib.h>
@@ -191,14 +192,25 @@ static bool copy_words(struct wait *wait, const struct impel_bytes *args, size_t
         if (!arena_copy(&wait->arena, args[i], &copy[i])) {
             return false;
         }
-        if (i >= 2 && wait->group.data == NULL && bytes_equal_nocase(args[i - 1], "GROUP")) {
-            wait->group = copy[i];
-        }
-        wait->claims |= wait->grouped && i < arg_count - 2 && bytes_equal_nocase(args[i], "CLAIM");
     }
     wait->args = copy;
     wait->arg_count = arg_count;
     return true;
+}
+
+/* The options of an XREADGROUP that was understood. Names may be words of the grammar, too. */
+static void read_options(struct wait *wait)
+{
+    for (size_t i = 1; i < wait->arg_count && !bytes_equal_nocase(wait->args[i], "STREAMS"); i++) {
+        if (bytes_equal_nocase(wait->args[i], "GROUP") && i + 2 < wait->arg_count) {
+            wait->group = wait->args[i + 1];
+            wait->consumer = wait->args[i + 2];
+            i += 2;
+        } else if (!bytes_equal_nocase(wait->args[i], "NOACK")) {
+            wait->claims |= bytes_equal_nocase(wait->args[i], "CLAIM");
+            i++;
+        }
+    }
 }
 
 /* Takes a place for one of its keys, once for a key that is given twice. */
@@ -241,6 +253,9 @@ int wait_begin(struct client *client, const struct turn_op *op, const struct imp
     if (wait->places == NULL || !copy_words(wait, args, arg_count)) {
         wait_end(client, NULL);
         return IMPEL_ERR_NOMEM;
+    }
+    if (wait->grouped) {
+        read_options(wait);
     }
     row_keys(row, wait->args, arg_count, place_take, client);
     if (wait->failed) {
@@ -354,8 +369,25 @@ static int wait_begin_txn(struct server *server, bool writes)
     return rc;
 }
 
-/* Tries one client. IMPEL_OK, IMPEL_ERR_BUSY, or what broke the transaction. */
-static int wait_try(struct client *client)
+/* What an XREADGROUP that gets nothing leaves behind: its consumer is there, and was seen now. */
+static int wait_seen(struct client *client)
+{
+    struct engine *engine = &client->server->engine;
+    const struct wait *wait = &client->wait;
+    int rc = IMPEL_OK;
+
+    for (size_t i = 0; rc >= 0 && i < wait->place_count; i++) {
+        const struct wait_key *key = wait->places[i].key;
+        rc = engine_consumer_seen(engine, (struct impel_bytes){key->name, key->size}, wait->group,
+                                  wait->consumer);
+        client->server->stats.changes += rc > 0;
+    }
+    return rc;
+}
+
+/* Tries one client, because one of its keys was signalled or in case there is something. IMPEL_OK,
+ * IMPEL_ERR_BUSY, or what broke the transaction. */
+static int wait_try(struct client *client, bool signalled)
 {
     struct server *server = client->server;
     bool ready = false;
@@ -369,6 +401,10 @@ static int wait_try(struct client *client)
         engine_abort(&server->engine); /* then it is tried, and told what is wrong */
         rc = IMPEL_OK;
         ready = true;
+    }
+    if (rc >= 0 && !ready && signalled && client->wait.grouped &&
+        server->engine.mode == ENGINE_WRITES) {
+        rc = wait_seen(client);
     }
     if (rc < 0 || !ready) {
         return rc;
@@ -417,7 +453,7 @@ static int serve_key(struct wait_key *key)
     while (rc >= 0 && count > 0) {
         struct client *client = LINK_OF(key->places.next, struct wait_place, link)->client;
         bool last = key->count == 1; /* then the key goes with it */
-        rc = wait_try(client);
+        rc = wait_try(client, true);
         if ((client->flags & CLIENT_BLOCKED) != 0) {
             places_to_tail(client);
         } else if (last) {
@@ -436,7 +472,7 @@ static int serve_all(struct server *server)
     engine_seen(&server->engine);
     while (rc >= 0 && count > 0 && !link_empty(&server->waiting)) {
         struct client *client = LINK_OF(server->waiting.next, struct client, waits);
-        rc = wait_try(client);
+        rc = wait_try(client, false);
         if ((client->flags & CLIENT_BLOCKED) != 0) {
             link_remove(&client->waits);
             link_append(&server->waiting, &client->waits);

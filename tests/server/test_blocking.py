@@ -138,6 +138,43 @@ def added_and_deleted_in_one_transaction_wakes_nobody(tmp):
 
 
 @test
+def who_waits_is_made_and_seen_again_by_every_signal(tmp):
+    """As the read is carried out again, even where there is nothing for it."""
+    served = Served(tmp)
+    r = served.client()
+    for signal in ("XADD s MAXLEN 0 * f v", "XADD t MAXLEN 0 * f v", "XGROUP DESTROY s other"):
+        r.flushall()
+        do(r, "XGROUP CREATE s g $ MKSTREAM", "XGROUP CREATE t g $ MKSTREAM", "XGROUP CREATE s other $")
+        waiter, = waiting(served, "XREADGROUP GROUP g c BLOCK 0 STREAMS s t > >")
+
+        def seen():
+            at = r.execute_command("XINFO", "STREAM", "s", "FULL")
+            for name in ("groups", "consumers"):
+                at = at[at.index(name) + 1][0]
+            return at[at.index("seen-time") + 1]
+        before = seen()
+        wait_for(lambda: r.xinfo_consumers("s", "g")[0]["idle"] > 2, what="the clock to go on")
+        do(r, signal)
+        check(seen() > before, "%s: not seen" % signal)
+        r.xgroup_delconsumer("s", "g", "c")
+        do(r, "XGROUP CREATE s other $" if "DESTROY" in signal else "PING", signal)
+        equal([c["name"] for c in r.xinfo_consumers("s", "g")], ["c"], signal)
+        r.execute_command("CLIENT", "UNBLOCK", waiter.id)
+        equal(waiter.result(), None)
+
+
+@test
+def the_last_group_counts(tmp):
+    served = Served(tmp)
+    r = served.client()
+    do(r, "XGROUP CREATE s GROUP 0 MKSTREAM", "XGROUP CREATE s ahead 9-0")
+    waiter, = waiting(served, "XREADGROUP GROUP ahead COUNT BLOCK 0 GROUP GROUP STREAMS STREAMS s >")
+    r.xadd("s", {"f": "v"}, id="1-0")
+    equal(waiter.result(), [["s", [["1-0", ["f", "v"]]]]])
+    equal(r.xpending("s", "GROUP")["consumers"], [{"name": "STREAMS", "pending": 1}])
+
+
+@test
 def moving_the_group_wakes_nobody(tmp):
     served = Served(tmp)
     r = served.client()
