@@ -1,7 +1,8 @@
 /* command_add.c -- impel add: one entry from words, or many from JSON Lines.
  *
  * Lines go in batches: all that is submitted between two turns of the store is one transaction. A
- * batch ends early when the input pauses, so that a slow writer's lines are not kept waiting. */
+ * batch ends early when the input pauses, so that a slow writer's lines are not kept waiting. TERM or
+ * INT ends it behind the lines that were read, and says which is the last; a second one at once. */
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/jsonl.h"
@@ -11,13 +12,50 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
 enum {
     BATCH_ENTRIES_MAX = 1000,
     BATCH_BYTES_MAX = 8 << 20,
+    STOP_LOOK_MS = 100,  /* between two looks at whether it is to end */
+    STOP_LOOKS_MAX = 20, /* with which a store that does not answer is waited for then */
 };
+
+static int stop_pipe[2] = {-1, -1};
+
+static void on_signal(int number)
+{
+    (void)number;
+    (void)!write(stop_pipe[1], "", 1);
+}
+
+static int catch_signals(struct impel_error *err)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction before;
+    static const int numbers[] = {SIGTERM, SIGINT};
+
+    if (pipe2(stop_pipe, O_CLOEXEC | O_NONBLOCK) < 0) {
+        return error_set(err, IMPEL_ERR_IO, "no pipe: %s", strerror(errno));
+    }
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
+        /* Who starts it in a shell's background wants it to go on through an INT. */
+        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN) {
+            sigaction(numbers[i], &action, NULL);
+        }
+    }
+    return IMPEL_OK;
+}
+
+static bool stop_wanted(void)
+{
+    struct pollfd stop = {.fd = stop_pipe[0], .events = POLLIN};
+    return poll(&stop, 1, 0) > 0;
+}
 
 struct bulk {
     struct store *store;
@@ -25,9 +63,12 @@ struct bulk {
     struct impel_bytes stream;
     struct request *requests[BATCH_ENTRIES_MAX];
     uint64_t lines[BATCH_ENTRIES_MAX]; /* where each came from */
+    bool over[BATCH_ENTRIES_MAX];
     size_t count;
     size_t size_bytes;
     uint64_t added;
+    uint64_t last_line; /* that was added */
+    bool given_up;      /* the store has the batch still: it is freed behind it */
 };
 
 static void fill_request(struct request *request, const struct options *options)
@@ -139,27 +180,54 @@ static void tell_failed(const struct bulk *bulk)
     buf_release(&unknown.text);
 }
 
+/* Requests are answered in their order: the last one is the end. False if it is to end and the store does
+ * not answer. */
+static bool bulk_wait(struct bulk *bulk, struct request *last)
+{
+    unsigned looks = 0;
+
+    while (store_wait(bulk->store, last, STOP_LOOK_MS) == IMPEL_ERR_TIMEOUT) {
+        looks += stop_wanted();
+        if (looks > STOP_LOOKS_MAX) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static int give_up(struct bulk *bulk, struct impel_error *err)
+{
+    bulk->given_up = true;
+    return error_set(err, IMPEL_ERR_CANCELLED,
+                     "stopped while the store did not answer: %llu lines were added; whether lines "
+                     "%llu to %llu were is not known, and none behind them was",
+                     (unsigned long long)bulk->added, (unsigned long long)bulk->lines[0],
+                     (unsigned long long)bulk->lines[bulk->count - 1]);
+}
+
 /* Hands the batch to the store, waits for all of it and counts what was added. */
 static int bulk_flush(struct bulk *bulk, struct impel_error *err)
 {
-    bool over[BATCH_ENTRIES_MAX] = {false};
     size_t count = bulk->count;
     int rc = IMPEL_OK;
 
-    if (count == 0) {
+    if (count == 0 || bulk->given_up) {
         return IMPEL_OK;
     }
     for (size_t i = 0; i + 1 < count; i++) {
-        bulk->requests[i]->owner = &over[i];
+        bulk->over[i] = false;
+        bulk->requests[i]->owner = &bulk->over[i];
         bulk->requests[i]->done = request_over;
         store_submit(bulk->store, bulk->requests[i]);
     }
-    /* Requests are answered in their order: the last one is the end. */
-    store_wait(bulk->store, bulk->requests[count - 1], -1);
+    if (!bulk_wait(bulk, bulk->requests[count - 1])) {
+        return give_up(bulk, err);
+    }
     for (size_t i = 0; i < count; i++) {
-        ASSERT(i + 1 == count || over[i]);
+        ASSERT(i + 1 == count || bulk->over[i]);
         if (bulk->requests[i]->status >= 0) {
             bulk->added++;
+            bulk->last_line = bulk->lines[i];
         } else if (rc >= 0) {
             rc = line_failed(bulk->requests[i], bulk->lines[i], err);
         }
@@ -242,7 +310,13 @@ static int add_lines(struct bulk *bulk,
         progress_show(progress, reader->taken, bulk->added);
     }
     /* What came before a bad line is good, and goes in; of two errors the first is told. */
-    int flushed = bulk_flush(bulk, rc < 0 ? NULL : err);
+    bool stopped = rc == IMPEL_ERR_CANCELLED && !bulk->given_up;
+    int flushed = bulk_flush(bulk, rc < 0 && !stopped ? NULL : err);
+    if (stopped && flushed >= 0) {
+        return error_set(err, rc,
+                         "stopped by a signal: lines up to %llu were added, and none behind it",
+                         (unsigned long long)bulk->last_line);
+    }
     return rc < 0 ? rc : flushed;
 }
 
@@ -272,12 +346,14 @@ static int add_jsonl(struct bulk *bulk, struct impel_error *err)
     int fd = -1, rc;
 
     rc = open_input(bulk->options, &fd, err);
+    rc = rc < 0 ? rc : catch_signals(err);
     if (rc < 0) {
         return rc;
     }
     bool regular = fstat(fd, &file) == 0 && S_ISREG(file.st_mode);
     progress_init(&progress, "adding", regular ? (uint64_t)file.st_size : 0);
     line_reader_init(&reader, fd);
+    reader.stop_fd = stop_pipe[0];
     rc = add_lines(bulk, &reader, &progress, err);
     progress_end(&progress);
     line_reader_release(&reader);
@@ -376,5 +452,8 @@ int command_add(struct options *options, struct impel_error *err)
         rc = options->jsonl ? add_jsonl(bulk, err) : add_words(bulk, err);
     }
     store_close(store);
+    for (size_t i = 0; bulk != NULL && i < bulk->count; i++) {
+        request_free(bulk->requests[i]); /* of a batch that was given up */
+    }
     return rc < 0 ? rc : EXIT_DONE;
 }

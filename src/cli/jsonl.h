@@ -25,10 +25,12 @@ struct line_reader {
     uint64_t taken; /* bytes handed out so far */
     uint64_t line;  /* the number of the line handed out last */
     bool over;      /* the end was read */
+    int stop_fd;    /* where this can be read no more of the lines is; -1 = nothing stops it */
 };
 void line_reader_init(struct line_reader *reader, int fd);
 void line_reader_release(struct line_reader *reader);
-/* 1 = a line (without its line feed; valid until the next call), 0 = the end, < 0 an error. */
+/* 1 = a line (without its line feed; valid until the next call), 0 = the end, < 0 an error:
+ * IMPEL_ERR_CANCELLED if it was stopped. */
 int line_reader_next(struct line_reader *reader, struct impel_bytes *line, struct impel_error *err);
 /* True if the next call may have to wait for input. */
 bool line_reader_would_wait(const struct line_reader *reader);

@@ -14,7 +14,7 @@ enum {
 
 void line_reader_init(struct line_reader *reader, int fd)
 {
-    *reader = (struct line_reader){.fd = fd};
+    *reader = (struct line_reader){.fd = fd, .stop_fd = -1};
     buf_init(&reader->buf, LINE_SIZE_MAX);
 }
 
@@ -61,6 +61,17 @@ static bool take_line(struct line_reader *reader, struct impel_bytes *line)
     return true;
 }
 
+/* Waits until there is something to read, or it is stopped. */
+static bool is_stopped(const struct line_reader *reader)
+{
+    struct pollfd fds[] = {{.fd = reader->stop_fd, .events = POLLIN},
+                           {.fd = reader->fd, .events = POLLIN}};
+
+    while (poll(fds, ARRAY_SIZE(fds), -1) < 0 && errno == EINTR) {
+    }
+    return reader->stop_fd >= 0 && (fds[0].revents & POLLIN) != 0;
+}
+
 /* Reads more. 1 = something came, 0 = the end. */
 static int fill(struct line_reader *reader, struct impel_error *err)
 {
@@ -78,6 +89,9 @@ static int fill(struct line_reader *reader, struct impel_error *err)
     if (room == NULL) {
         return error_set(err, buf_status(buf), "line %llu is too long for the memory there is",
                          (unsigned long long)reader->line + 1);
+    }
+    if (is_stopped(reader)) {
+        return error_set(err, IMPEL_ERR_CANCELLED, "stopped by a signal");
     }
     do {
         got = read(reader->fd, room, CHUNK_SIZE);

@@ -1,12 +1,17 @@
 #!/usr/bin/python3
 """add and read: what goes in comes out, byte for byte, whatever the bytes; what cannot go in is
 named."""
+import array
 import base64
+import fcntl
 import json
+import os
 import random
 import re
+import signal
+import termios
 
-from impeltest import (IMPEL, check, contains, equal, impel, impel_ok, json_lines, main, start, test,
+from impeltest import (IMPEL, check, contains, equal, impel, impel_ok, json_lines, main, start, start_redis, test,
                        wait_for)
 
 
@@ -306,6 +311,51 @@ def a_stream_that_is_not_there_is_not_read_as_an_empty_one(tmp):
     done = impel("read", "--stream", "S", store=db)
     equal((done.code, done.out), (1, ""))
     contains(done.err, "there is no stream 'S' in this store")
+
+
+def unread(pipe):
+    """How much of a pipe is not read yet."""
+    size = array.array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, size)
+    return size[0]
+
+
+def adding(store, tmp, stdin):
+    return start([IMPEL, "add", "--store", store, "--stream", "s", "--jsonl"], tmp, stdin=stdin)
+
+
+@test
+def a_stop_says_how_far_it_came(tmp):
+    for number in signal.SIGTERM, signal.SIGINT:
+        ours, theirs = os.pipe()
+        with os.fdopen(theirs, "wb", buffering=0) as lines:
+            with os.fdopen(ours, "rb") as their_end:
+                process = adding("lmdb:%s" % (tmp / "db"), tmp, their_end)
+            lines.write(b"\n" + b'{"a":"1"}\n' * 1500 + b'{"a":')
+            wait_for(lambda: len(json_lines(impel("read", "--stream", "s", store=tmp / "db").out)) == 1500)
+            process.signal(number)
+            done = process.wait()
+        equal((done.code, done.out), (1, "1500\n"), done.err)
+        contains(done.err, "stopped by a signal: lines up to 1501 were added, and none behind it")
+        impel_ok("call", "DEL", "s", store=tmp / "db")
+
+
+@test
+def a_stop_does_not_wait_for_a_store_that_does_not_answer(tmp):
+    redis, port = start_redis(tmp)
+    ours, theirs = os.pipe()
+    with os.fdopen(theirs, "wb", buffering=0) as lines:
+        with os.fdopen(ours, "rb") as their_end:
+            process = adding("redis://127.0.0.1:%d" % port, tmp, their_end)
+        lines.write(b'{"a":"1"}\n')
+        wait_for(lambda: impel("call", "XLEN", "s", store="redis://127.0.0.1:%d" % port).out == "1\n")
+        redis.signal(signal.SIGSTOP)
+        lines.write(b'{"a":"1"}\n' * 3)
+        wait_for(lambda: unread(lines) == 0, what="the lines to be read")
+        process.signal(signal.SIGTERM)
+        done = process.wait()
+    equal((done.code, done.out), (1, "1\n"), done.err)
+    check("whether lines 2 to 4 were is not known" in done.err or "lines up to 1 were" in done.err, done.err)
 
 
 main()
