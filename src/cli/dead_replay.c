@@ -186,6 +186,12 @@ static int move(struct dead *dead, enum replay_mode mode, struct impel_error *er
         console_note("%llu were %s before that", (unsigned long long)mover.counts[REPLAY_DONE],
                      mode == REPLAY_DROP ? "dropped" : "replayed");
     }
+    if (rc < 0 && rc != IMPEL_ERR_INVALID && rc != IMPEL_ERR_NOT_FOUND && err != NULL) {
+        char place[256];
+        struct impel_error cause = *err;
+        error_set(err, cause.status, "%s: %s", session_place(dead->options, place, sizeof(place)),
+                  cause.text);
+    }
     int code = rc < 0 ? rc : conclude(&mover);
     if (code >= 0) {
         rc = console_flush(err);

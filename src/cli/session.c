@@ -4,6 +4,7 @@
 #include "base/value.h"
 #include "cli/console.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -76,6 +77,22 @@ int session_path(struct options *options,
     text[rest.size] = '\0';
     *path = text;
     return IMPEL_OK;
+}
+
+const char *session_place(const struct options *options, char *out, size_t size)
+{
+    const char *url = options->store;
+    const char *slashes = strstr(url, "://");
+    size_t end = strcspn(url, "?");
+    size_t scheme = slashes == NULL ? 0 : (size_t)(slashes - url) + 3;
+    const char *at = scheme == 0 || scheme > end ? NULL : memrchr(url + scheme, '@', end - scheme);
+    size_t begin = at == NULL ? scheme : (size_t)(at - url) + 1;
+    char quoted[200];
+
+    (void)snprintf(
+        out, size, "%.*s%s", (int)scheme, url,
+        bytes_quote((struct impel_bytes){url + begin, end - begin}, quoted, sizeof(quoted)));
+    return out;
 }
 
 struct request *

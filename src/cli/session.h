@@ -20,6 +20,9 @@ int session_path(struct options *options,
                  const char **path,
                  struct impel_error *err);
 
+/* Where the store is, for a message: its URL without a password and options. */
+const char *session_place(const struct options *options, char *out, size_t size);
+
 /* A new request about a stream and a group (either may be empty), or NULL if memory is out. The
  * spans are copied. */
 struct request *

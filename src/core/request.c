@@ -54,6 +54,21 @@ void entry_free(struct entry *entry)
     free(entry);
 }
 
+bool replay_is_meant(const struct replay_item *item,
+                     enum replay_mode mode,
+                     const struct impel_field *fields,
+                     size_t field_count)
+{
+    bool meant = mode != REPLAY_BACK;
+    struct impel_id id;
+
+    for (size_t i = 0; !meant && i < field_count; i++) {
+        meant = bytes_equal(fields[i].name, bytes_of("original_id")) &&
+                id_parse(fields[i].value, 0, &id) >= 0 && id_equal(id, item->original_id);
+    }
+    return meant && field_count == item->field_count;
+}
+
 struct request *request_new(enum request_kind kind)
 {
     struct request *request = calloc(1, sizeof(*request));

@@ -230,8 +230,9 @@ struct replay_run {
     uint32_t first, count;
 };
 
-/* One record. Its ID and the number of its fields are the fence: a record that has another number
- * of them is not the one that was looked at, and is REPLAY_MISSING. */
+/* One record. Its ID and the number of its fields are the fence, for BACK also the original that it names
+ * (a field original_id, be it the last of several): a record that has others is not the one that was looked
+ * at, and is REPLAY_MISSING. */
 struct replay_item {
     struct impel_id id;
     uint32_t field_count;
@@ -242,6 +243,12 @@ struct replay_item {
     enum replay_result result; /* out */
     struct impel_id added;     /* out: ADD: the copy's ID */
 };
+
+/* Are these the fields of the record that is meant? */
+bool replay_is_meant(const struct replay_item *item,
+                     enum replay_mode mode,
+                     const struct impel_field *fields,
+                     size_t field_count);
 
 /* ---- the request ---- */
 

@@ -418,4 +418,15 @@ def every_name_that_is_not_there_is_told(tmp, store):
         contains(done.err, "there is no stream '%s' in this store" % name if name else "nothing is parked here")
 
 
+@test
+def what_a_store_refuses_is_said_with_its_place(tmp):
+    store = "lmdb:%s?map=1MiB" % (tmp / "db")
+    impel_ok("call", "XADD", "s:dead", "*", "a", "x" * 100000, "original_id", "1-1", "reason", "x", store=store)
+    while impel("add", "--stream", "s", "a=" + "x" * 60000, store=store).code == 0:
+        pass
+    done = impel("dead", "replay", "--stream", "s", store=store)
+    equal(done.code, 1)
+    contains(done.err, "lmdb:%s: 's' does not take the entries: replay: the map or the disk is full" % (tmp / "db"))
+
+
 main()

@@ -113,6 +113,49 @@ TEST(a_record_of_another_size_is_another_record)
     CHECK_U64(length_of("s"), 1);
 }
 
+TEST(a_record_of_another_original_is_another_record)
+{
+    parked(2);
+    struct request *request = replay_all(REPLAY_BACK, 2);
+    struct replay_item *items = request->replay.items;
+    struct impel_id first = items[0].original_id;
+    items[0].original_id = items[1].original_id;
+    CHECK(run(request) == IMPEL_OK);
+    CHECK(result_of(request, 0) == REPLAY_MISSING && result_of(request, 1) == REPLAY_DONE);
+    request = replay_all(REPLAY_BACK, 1);
+    CHECK(id_equal(request->replay.items[0].original_id, first));
+    CHECK(run(request) == IMPEL_OK && result_of(request, 0) == REPLAY_DONE);
+    CHECK_U64(length_of("s:dead"), 0);
+}
+
+/* What other tools wrote names it anywhere, in their way, and perhaps twice. */
+TEST(an_original_is_known_however_it_is_written)
+{
+    static const char *const texts[] = {
+        "1", "1-0", "01", "001-00", "1-1", "-1", "1-", "x", "18446744073709551616"};
+    parked(1);
+    for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+        struct impel_field fields[] = {{{"original_id", 11}, {"9-9", 3}},
+                                       {{"n", 1}, {"v", 1}},
+                                       {{"original_id", 11}, span(texts[i])}};
+        struct impel_id original = {0, 0};
+        bool meant = id_parse(span(texts[i]), 0, &original) >= 0 && id_equal(original, id_of(1, 0));
+        struct request *request = ask(REQUEST_ADD, "s:dead", "");
+        request->add.length_max = -1;
+        request->add.fields = fields;
+        request->add.field_count = ARRAY_SIZE(fields);
+        CHECK(run(request) == IMPEL_OK);
+        struct impel_id record = request->add.id;
+        request = replay(REPLAY_BACK, "s", 1);
+        request->replay.items[0] = (struct replay_item){
+            .id = record, .field_count = ARRAY_SIZE(fields), .original_id = id_of(1, 0)};
+        CHECK(run(request) == IMPEL_OK);
+        CHECK(result_of(request, 0) == (!meant   ? REPLAY_MISSING
+                                        : i == 0 ? REPLAY_DONE
+                                                 : REPLAY_STANDS));
+    }
+}
+
 TEST(the_entry_is_made_of_the_runs_in_order_byte_for_byte)
 {
     static const struct impel_field fields[] = {

@@ -11,8 +11,9 @@ record_at(struct model *model, struct request *request, const struct replay_item
     struct model_stream *dead = state_stream(&model->state, request->replay.dead_letter);
     const struct entry *entry = dead == NULL ? NULL : stream_entry(dead, item->id);
 
-    return entry == NULL || entry->field_count != item->field_count ? SIZE_MAX
-                                                                    : stream_seek(dead, item->id);
+    bool meant = entry != NULL &&
+                 replay_is_meant(item, request->replay.mode, entry->fields, entry->field_count);
+    return meant ? stream_seek(dead, item->id) : SIZE_MAX;
 }
 
 static void record_remove(struct model *model, struct request *request, size_t at)

@@ -102,7 +102,9 @@ static int find_record(struct replaying *at, const struct replay_item *item)
     int rc = lmdb_entry_get(at->exec->txn, at->dead, item->id, &raw);
 
     rc = rc < 0 ? rc : lmdb_raw_fields(at->exec->txn, &raw, &at->request->arena, &fields, &count);
-    return rc >= 0 && count != item->field_count ? IMPEL_ERR_NOT_FOUND : rc;
+    return rc >= 0 && !replay_is_meant(item, at->request->replay.mode, fields, count)
+               ? IMPEL_ERR_NOT_FOUND
+               : rc;
 }
 
 static int put_back(struct replaying *at, struct replay_item *item)

@@ -61,10 +61,28 @@ local function next_item()
     return item
 end
 
+-- An ID as servers write it: "007" is 7-0.
+local function plain_id(text)
+    local ms, seq = text:match('^0*(%d+)%-0*(%d+)$')
+    ms = ms or text:match('^0*(%d+)$')
+    return ms and ms .. '-' .. (seq or '0')
+end
+
+-- Does the record name the original that is meant?
+local function names(record, original)
+    for i = 1, #record, 2 do
+        if record[i] == 'original_id' and plain_id(record[i + 1]) == original then
+            return true
+        end
+    end
+    return false
+end
+
 -- Its own fields, or nil if it is not the record that was looked at.
 local function own_fields(item)
     local record = call('XRANGE', dead, item.id, item.id, 'COUNT', 1)[1]
-    if not record or #record[2] ~= item.count * 2 then
+    if not record or #record[2] ~= item.count * 2 or
+        (mode == 'back' and not names(record[2], item.original)) then
         return nil
     end
     local all, own = record[2], {}
