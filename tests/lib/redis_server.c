@@ -3,6 +3,8 @@
  * names another. */
 #include "redis_server.h"
 
+#include "tap.h"
+
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -119,12 +121,15 @@ const char *redis_server_again(struct redis_server *server, const char *const *a
         }
         if (waitpid(server->pid, NULL, WNOHANG) == server->pid) {
             server->pid = 0;
-            return "redis-server ended at once";
+            printf("# it ended at once, why says %s/log\n", server->folder);
+            CHECK(server->pid > 0);
         }
         (void)poll(NULL, 0, 5);
     }
     redis_server_kill(server);
-    return "redis-server does not answer";
+    printf("# it does not answer, why says %s/log\n", server->folder);
+    CHECK(server->pid > 0);
+    return NULL;
 }
 
 static const char *start(struct redis_server *server, const char *const *args)

@@ -15,7 +15,7 @@ struct redis_server {
 };
 
 /* Starts one; `args` (NULL-terminated, may be NULL) go behind the usual ones. NULL, or why not: there
- * is no redis-server here, or it ended. */
+ * is no redis-server here. One that does not come up fails the test. */
 const char *redis_server_start(struct redis_server *server, const char *const *args);
 /* An `impel serve` in its place: the program is $IMPEL_BIN. */
 const char *redis_server_start_impel(struct redis_server *server);

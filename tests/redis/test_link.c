@@ -559,8 +559,8 @@ TEST(an_entry_that_cannot_be_fetched_is_not_taken_for_gone)
 
 TEST(a_read_only_replica_is_named_so)
 {
-    static const char *const args[] = {"--replicaof", "127.0.0.1 1", "--replica-serve-stale-data",
-                                       "yes", NULL};
+    static const char *const args[] = {
+        "--replicaof", "127.0.0.1", "1", "--replica-serve-stale-data", "yes", NULL};
     struct impel_error err;
 
     begin_real(args);
