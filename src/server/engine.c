@@ -302,7 +302,7 @@ int engine_group_ready(struct engine *engine,
 int engine_consumer_seen(struct engine *engine,
                          struct impel_bytes key,
                          struct impel_bytes group_name,
-                         struct impel_bytes name)
+                         struct impel_bytes consumer_name)
 {
     struct lmdb_stream *stream = NULL;
     struct lmdb_group *group = NULL;
@@ -313,7 +313,7 @@ int engine_consumer_seen(struct engine *engine,
     if (rc < 0) {
         return engine->txn.status;
     }
-    rc = lmdb_consumer_open(&engine->txn, group, name, &consumer);
+    rc = lmdb_consumer_open(&engine->txn, group, consumer_name, &consumer);
     if (rc >= 0) {
         consumer->seen_ms = lmdb_now_ms(&engine->txn);
         lmdb_consumer_changed(&engine->txn, consumer);
