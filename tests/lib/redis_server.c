@@ -103,6 +103,21 @@ static bool answers(const struct redis_server *server)
     return rc == 0;
 }
 
+/* Waits until it answers; whether it does. */
+static bool comes_up(struct redis_server *server)
+{
+    for (int ms = 0; ms < START_MS && server->pid > 0; ms += 5) {
+        if (answers(server)) {
+            return true;
+        }
+        if (waitpid(server->pid, NULL, WNOHANG) == server->pid) {
+            server->pid = 0;
+        }
+        (void)poll(NULL, 0, 5);
+    }
+    return false;
+}
+
 const char *redis_server_again(struct redis_server *server, const char *const *args)
 {
     char path[PATH_MAX];
@@ -115,20 +130,13 @@ const char *redis_server_again(struct redis_server *server, const char *const *a
     if (server->pid == 0) {
         become(server, path, args);
     }
-    for (int ms = 0; ms < START_MS && server->pid > 0; ms += 5) {
-        if (answers(server)) {
-            return NULL;
-        }
-        if (waitpid(server->pid, NULL, WNOHANG) == server->pid) {
-            server->pid = 0;
-            printf("# it ended at once, why says %s/log\n", server->folder);
-            CHECK(server->pid > 0);
-        }
-        (void)poll(NULL, 0, 5);
+    bool is_up = comes_up(server);
+    if (!is_up) {
+        printf("# the server %s, see %s/log\n",
+               server->pid > 0 ? "does not answer" : "ended at once", server->folder);
+        redis_server_kill(server);
     }
-    redis_server_kill(server);
-    printf("# it does not answer, why says %s/log\n", server->folder);
-    CHECK(server->pid > 0);
+    CHECK(is_up);
     return NULL;
 }
 
