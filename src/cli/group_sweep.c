@@ -259,10 +259,29 @@ static void take_look(struct group_sweep *sweep, const struct request *look)
     sweep->report_count = 0;
 }
 
+/* A pass that did not see everybody is no whole one, which nobody would guess. */
+static void tell_left_out(struct group_sweep *sweep)
+{
+    size_t left_out = sweep_left_out(sweep->machine);
+    struct impel_event event;
+
+    if (left_out > 0 && !sweep->left_out_told) {
+        event_init(&event, "sweep-partial", IMPEL_WARNING,
+                   "the group has more consumers than one pass walks: the rest waits until some of "
+                   "them hold nothing; delete those that are gone (--consumer-ttl)");
+        event.stream = sweep->stream;
+        event.group = sweep->group;
+        event.count = left_out;
+        logging_event(&event, sweep->logging);
+    }
+    sweep->left_out_told = left_out > 0;
+}
+
 /* The end of a pass: says so, and says who left what behind, if that changed. */
 static void pass_over(struct group_sweep *sweep, uint64_t due, uint64_t not_due)
 {
     sweep->passes++;
+    tell_left_out(sweep);
     tell(sweep,
          &(struct worker_event){.kind = EVENT_SWEPT, .count = 1, .due = due, .not_due = not_due});
     for (size_t i = 0; due != sweep->due_told && i < sweep->report_count; i++) {

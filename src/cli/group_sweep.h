@@ -34,6 +34,7 @@ struct group_sweep {
     bool may_vanish;          /* then its absence is no news here */
     bool refused_told;        /* that another group forbids a requeue */
     int64_t park_failed_ms;   /* when it was last said that a park failed; 0 = never */
+    bool left_out_told;       /* that there are more consumers than one pass walks */
     uint64_t due_told;        /* how many were due when it was last said */
     struct arena names;       /* of the reports */
     uint64_t passes;          /* that are over */

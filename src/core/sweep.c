@@ -42,6 +42,7 @@ struct sweep {
     size_t claim_at;     /* the target whose turn it is to be claimed from */
     size_t due_count;    /* targets with `due` */
     size_t last_count;   /* targets with `due_last` */
+    size_t left_out;     /* owners that there was no room for */
     struct request *out; /* at most one */
     struct target *out_target;
     int64_t look_ms; /* when the next look is due */
@@ -146,6 +147,11 @@ bool sweep_due(const struct sweep *sweep, bool *last)
 bool sweep_claimable(const struct sweep *sweep)
 {
     return sweep->due_count > 0;
+}
+
+size_t sweep_left_out(const struct sweep *sweep)
+{
+    return sweep->left_out;
 }
 
 bool sweep_report(struct sweep *sweep, uint64_t *due, uint64_t *not_due)
@@ -369,6 +375,7 @@ static bool make_targets(struct sweep *sweep, const struct request *look)
     size_t old_count = sweep->target_count;
     size_t count = look->look.owner_count + 1;
     uint64_t owned = 0, foreign_owners = 0, foreign = 0;
+    size_t left_out = 0;
     struct sweep_heirs heirs = sweep_find_heirs(look, sweep->options.policy.min_idle_ms);
 
     count = count > SWEEP_OWNERS_MAX ? SWEEP_OWNERS_MAX : count;
@@ -389,8 +396,11 @@ static bool make_targets(struct sweep *sweep, const struct request *look)
         }
         like.heir = sweep_heir_of(&heirs, owner->name);
         like.drop = sweep_wants_drop(owner, sweep->options.consumer_ttl_ms);
-        if ((like.drop || wants_walk(owner)) && sweep->target_count + 1 < count) {
+        bool wanted = like.drop || wants_walk(owner);
+        if (wanted && sweep->target_count + 1 < count) {
             kept = add_target(sweep, &arena, &like);
+        } else {
+            left_out += wanted;
         }
     }
     if (kept && look->look.pending > owned) {
@@ -405,6 +415,7 @@ static bool make_targets(struct sweep *sweep, const struct request *look)
         arena_release(&arena);
         return false;
     }
+    sweep->left_out = left_out;
     qsort(sweep->targets, sweep->target_count, sizeof(*sweep->targets), target_order);
     carry_over(sweep, old, old_count);
     if (sweep->limited) { /* else all of it is walked at once, and from its beginning */

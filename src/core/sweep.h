@@ -71,6 +71,9 @@ bool sweep_claimable(const struct sweep *sweep);
  * enough yet. True once for each walk that is over. */
 bool sweep_report(struct sweep *sweep, uint64_t *due, uint64_t *not_due);
 
+/* Of how many consumers the last look left the entries for later, since there are more than SWEEP_OWNERS_MAX. */
+size_t sweep_left_out(const struct sweep *sweep);
+
 /* ---- parts of the plan that a dry run shows, too ---- */
 
 /* The foreign consumers that were seen within min-idle and hold least. They point into the look. */

@@ -467,6 +467,26 @@ TEST(without_a_worker_all_of_the_foreign_is_seen_in_min_idle)
     end();
 }
 
+TEST(consumers_beyond_what_is_kept_are_counted)
+{
+    enum { BEYOND = 7, COUNT = SWEEP_OWNERS_MAX - 1 + BEYOND };
+    begin(false);
+    CHECK_U64(sweep_left_out(sweep), 0);
+    struct request *look = looked();
+    look->look.owners = arena_calloc(&look->arena, COUNT, sizeof(*look->look.owners));
+    for (size_t i = 0; i < COUNT; i++) {
+        char name[24];
+        struct impel_bytes kept;
+        (void)snprintf(name, sizeof(name), "c%zu", i);
+        CHECK(arena_copy(&look->arena, bytes_of(name), &kept));
+        owner_add(look, "", 1, OWNER_FOREIGN);
+        look->look.owners[i].name = kept;
+    }
+    done(look);
+    CHECK_U64(sweep_left_out(sweep), BEYOND);
+    end();
+}
+
 TEST(more_steps_where_a_busy_store_ends_them_early)
 {
     begin(false);
