@@ -316,4 +316,14 @@ def a_server_that_may_evict_streams_is_named(tmp):
         equal((done.code, "may throw whole streams away" in done.err), (0, told), done.err)
 
 
+@test
+def a_value_that_the_server_finds_too_large_is_named(tmp):
+    _, port = start_redis(tmp, "--proto-max-bulk-len", "1mb")
+    store = "redis://127.0.0.1:%d" % port
+    line = json.dumps({"a": "x" * (3 << 20)}) + "\n"
+    done = impel("add", "--stream", "s", "--jsonl", store=store, stdin=line, deadline_s=90)
+    equal(done.code, 1)
+    check("a value of 3145728 bytes" in done.err and "proto-max-bulk-len" in done.err, done.err)
+
+
 main()

@@ -204,6 +204,10 @@ enum op_next op_refused(struct op *op, const struct value *reply)
     struct impel_error err;
 
     op_refusal(op, reply, &err);
+    if (reply->bytes.size > 0 &&
+        memmem(reply->bytes.data, reply->bytes.size, "invalid bulk length", 19) != NULL) {
+        err = op_say_large(op, &err);
+    }
     op_fail(op, &err);
     return OP_DONE;
 }

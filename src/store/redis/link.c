@@ -26,7 +26,9 @@ enum {
     OUT_MAX = 1024 * 1024 * 1024,
     TREE_KEEP_MAX = 4 * 1024 * 1024, /* of a reply's tree: a thousand entries take a tenth of it */
     GREETING_MAX = 1024 * 1024,      /* a server that is none may say anything */
-    MAJOR_MIN = 6,                   /* nothing was ever tried on an older server */
+    BULK_LIMIT_MIN = 1024 * 1024,    /* less no server can be told to take */
+    BULK_LIMIT_DEFAULT = 512 * 1024 * 1024, /* of proto-max-bulk-len */
+    MAJOR_MIN = 6,                          /* nothing was ever tried on an older server */
 };
 
 enum step {
@@ -95,6 +97,44 @@ static void link_give_up(struct link *link, const struct impel_error *err)
     }
 }
 
+/* The largest word that a request sends as it stands. */
+static size_t largest_word(const struct request *request)
+{
+    size_t largest = 0;
+
+    if (request != NULL && request->kind == REQUEST_ADD) {
+        for (size_t i = 0; i < request->add.field_count; i++) {
+            const struct impel_field *field = &request->add.fields[i];
+            largest = field->name.size > largest ? field->name.size : largest;
+            largest = field->value.size > largest ? field->value.size : largest;
+        }
+    } else if (request != NULL && request->kind == REQUEST_CALL) {
+        for (size_t i = 0; i < request->call.arg_count; i++) {
+            size_t size = request->call.args[i].size;
+            largest = size > largest ? size : largest;
+        }
+    }
+    return largest;
+}
+
+/* A server closes the connection over a word that it finds too large, often before its words of that arrive. */
+struct impel_error op_say_large(const struct op *op, const struct impel_error *err)
+{
+    struct impel_error said = *err;
+    size_t size = largest_word(op->request);
+
+    if (size > BULK_LIMIT_MIN) {
+        bool over = size > BULK_LIMIT_DEFAULT;
+        (void)error_set(
+            &said, over ? IMPEL_ERR_LIMIT : err->status,
+            "%s; a value of %zu bytes was being sent, and a server closes the connection "
+            "over more than its proto-max-bulk-len (512 MiB if it was not changed): raise "
+            "that, or add where the value is instead",
+            err->text, size);
+    }
+    return said;
+}
+
 static void link_fail_sent(struct link *link, const struct impel_error *err)
 {
     struct op *op;
@@ -106,7 +146,8 @@ static void link_fail_sent(struct link *link, const struct impel_error *err)
         if (op->kind->lost != NULL) {
             op->kind->lost(op, err);
         } else {
-            op_fail(op, err);
+            struct impel_error said = op_say_large(op, err);
+            op_fail(op, &said);
         }
     }
 }

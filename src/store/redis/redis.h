@@ -183,6 +183,8 @@ entry_of(struct redis_store *store, const struct value *id, const struct value *
 void op_refusal(const struct op *op, const struct value *reply, struct impel_error *err);
 /* Finishes the op with an error reply's meaning. Returns OP_DONE. */
 enum op_next op_refused(struct op *op, const struct value *reply);
+/* The error of a connection that ended over a request, with what it says where that was large. */
+struct impel_error op_say_large(const struct op *op, const struct impel_error *err);
 enum op_next op_garbled(struct op *op); /* the same for a reply that makes no sense */
 /* For answers of scripts: takes over the store's time (element 0); false and finished if the reply
  * is an error or no array. */
