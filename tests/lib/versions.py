@@ -79,6 +79,8 @@ SILENT_IN_MULTI = {b"AUTH"} if valkey_before(9) or (HERE.kind == "redis" and not
 # or counters set by hand.
 MISSING_INFO = {b"inactive", b"active-time", b"idle", b"seen-time"} if IS_BEFORE_7_2 else set()
 COUNTS_BY_OLDER_RULES = IS_BEFORE_8
+# XREAD's `+`, the last entry, is Redis's from 7.4 on: others refuse it at once, where we may wait.
+READS_LAST = not (redis_before(7, 4) or HERE.kind == "valkey")
 # The payloads of DUMP: from 7.2 on they are ours.
 READS_OUR_DUMPS = not IS_BEFORE_7_2
 

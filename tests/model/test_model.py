@@ -56,7 +56,9 @@ class StepMaker(same_server.KeyMaker):
             return [b"BLPOP", self.pick([b"q", b"q", b"text", key]), b"0"]
         count = self.maybe(0.4, [b"COUNT", self.random.randint(1, 3)])
         if self.chance(0.35):
-            return [b"XREAD"] + count + [b"BLOCK", b"0", b"STREAMS", key, self.pick([b"$", b"$", self.id(0)])]
+            last = self.pick([b"$", b"$", self.id(0)])
+            last = b"$" if last == b"+" and not versions.READS_LAST else last
+            return [b"XREAD"] + count + [b"BLOCK", b"0", b"STREAMS", key, last]
         no_ack = self.maybe(0.15, [b"NOACK"])
         return [b"XREADGROUP", b"GROUP", self.pick([b"g", b"h"]), self.consumer()] + count + \
             [b"BLOCK", b"0"] + no_ack + [b"STREAMS", key, b">"]

@@ -37,7 +37,8 @@ enum {
     NODE_BIG = 1,
     NODE_DB = 2,
     NODE_DUPLICATES = 4,
-    DB_INTEGER_KEYS = 8,
+    DB_INTEGER_KEYS = 8, /* the list of free pages has them, the others no flag */
+    DB_FLAGS = 0x7f,     /* above are the environment's */
     DEPTH_MAX = 32, /* LMDB's own limit */
     LMDB_FILE_VERSION = 1,
 };
@@ -59,7 +60,8 @@ struct tree {
     uint64_t branch_pages, leaf_pages, overflow_pages, entries, root;
     uint16_t flags, depth;
     uint64_t seen_branch, seen_leaf, seen_overflow, seen_entries;
-    bool is_free_list, is_main;
+    bool lists_free, is_main;
+    bool is_free_list; /* what it lists, not its own pages */
 };
 
 static uint16_t get16(const uint8_t *at)
@@ -130,6 +132,9 @@ static int tree_check(struct tree *tree)
 {
     int rc = IMPEL_OK;
 
+    if ((tree->flags & DB_FLAGS) != (tree->lists_free ? DB_INTEGER_KEYS : 0)) {
+        return bad(tree, tree->root, "its flags are not those it was made with");
+    }
     if (tree->root != NO_PAGE) {
         rc = tree_walk(tree, tree->root, 1);
     }
@@ -372,6 +377,7 @@ static int file_check(struct file *file)
         return error_set(file->err, IMPEL_ERR_NOMEM, "out of memory");
     }
     tree_init(&tree, file, meta + META_DBS_AT, "free pages");
+    tree.lists_free = true;
     int rc = tree_check(&tree);
     if (rc >= 0) {
         tree_init(&tree, file, meta + META_DBS_AT + DB_SIZE, "databases");
