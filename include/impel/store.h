@@ -4,6 +4,13 @@
  * at once, no server needed; `redis://HOST:PORT/DB` and its kin are servers. Streams, groups and
  * entries are the same on all of them.
  *
+ * TLS. `rediss://HOST:PORT/DB?tls_ca=FILE&tls_cert=FILE&tls_key=FILE&tls_name=HOST`, all options
+ * optional: whom to believe instead of the system's authorities, a certificate of one's own and its
+ * key, the name that the server's has if not the URL's host. It is always checked. The files are
+ * read at every connection; one that cannot be used at the first is IMPEL_ERR_INVALID. A server that
+ * is not believed, or does not believe, is IMPEL_ERR_PROTOCOL at the first connection, and later
+ * waited for like one that is gone.
+ *
  * DURABILITY. On the embedded store an add that returned survives a power cut
  * (`lmdb:PATH?sync=full`, the default), or the death of every process but not of the machine
  * (`?sync=process`, several times faster). On a server it is what the server is configured to do.

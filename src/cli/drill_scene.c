@@ -51,7 +51,10 @@ int drill_open(struct drill *drill, const struct options *options, struct impel_
     if (drill->own_store) {
         snprintf(drill->store_url, sizeof(drill->store_url), "lmdb:%s/store", drill->folder.path);
     } else {
-        snprintf(drill->store_url, sizeof(drill->store_url), "%s", options->store);
+        int size = snprintf(drill->store_url, sizeof(drill->store_url), "%s", options->store);
+        if (size >= (int)sizeof(drill->store_url)) {
+            return error_set(err, IMPEL_ERR_INVALID, "the store's URL is too long for a drill");
+        }
     }
     snprintf(drill->stream, sizeof(drill->stream), "impel-drill-%d", (int)getpid());
     snprintf(drill->dead_letter, sizeof(drill->dead_letter), "%s:dead", drill->stream);

@@ -1,8 +1,9 @@
-/* login.c -- $IMPEL_PASSWORD and --connect-timeout put into the store's URL, where it brings none of
- * its own. */
+/* login.c -- $IMPEL_PASSWORD, --connect-timeout and what there is of --tls-… put into the store's URL,
+ * where it brings none of its own. */
 #include "cli/options.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -12,7 +13,7 @@ enum {
 static void append_quoted(struct buf *url, const char *text)
 {
     for (; *text != '\0'; text++) {
-        if (isalnum((unsigned char)*text)) {
+        if (isalnum((unsigned char)*text) || strchr("/._-", *text) != NULL) {
             buf_append(url, text, 1);
         } else {
             buf_appendf(url, "%%%02X", (unsigned char)*text);
@@ -78,31 +79,48 @@ static int add_password(struct options *options, struct impel_error *err)
     return rc;
 }
 
-static bool is_server(const char *url)
+static bool has_scheme(const char *url, const char *const *schemes)
 {
-    static const char *const schemes[] = {"redis:", "valkey:", "unix:"};
+    size_t size = strcspn(url, ":");
 
-    for (size_t i = 0; i < ARRAY_SIZE(schemes); i++) {
-        if (strncmp(url, schemes[i], strlen(schemes[i])) == 0) {
+    for (; *schemes != NULL; schemes++) {
+        if (strlen(*schemes) == size && strncmp(url, *schemes, size) == 0) {
             return true;
         }
     }
     return false;
 }
 
-static int add_timeout(struct options *options, struct impel_error *err)
+/* "name=" as an option of the URL, its value included. */
+static bool has_option(const char *url, const char *name)
 {
-    const char *query = options->store + strcspn(options->store, "?");
+    const char *at = url + strcspn(url, "?");
+    size_t size = strlen(name);
+
+    while (*at != '\0') {
+        at++; /* the ? or & */
+        if (strncmp(at, name, size) == 0 && at[size] == '=') {
+            return true;
+        }
+        at += strcspn(at, "&");
+    }
+    return false;
+}
+
+/* Puts an option behind those that the URL has; one of its own wins. */
+static int
+add_option(struct options *options, const char *name, const char *value, struct impel_error *err)
+{
     struct impel_bytes copy;
     struct buf url;
 
-    if (options->connect_timeout_ms == 0 || !is_server(options->store) ||
-        strstr(query, "connect_timeout=") != NULL) {
+    if (has_option(options->store, name)) {
         return IMPEL_OK;
     }
     buf_init(&url, URL_SIZE_MAX);
-    buf_appendf(&url, "%s%cconnect_timeout=%lldms", options->store, *query == '?' ? '&' : '?',
-                (long long)options->connect_timeout_ms);
+    buf_appendf(&url, "%s%c%s=", options->store, strchr(options->store, '?') != NULL ? '&' : '?',
+                name);
+    append_quoted(&url, value);
     buf_append(&url, "", 1);
     int rc = buf_status(&url);
     if (rc >= 0 && !arena_copy(&options->arena, buf_bytes(&url), &copy)) {
@@ -117,9 +135,54 @@ static int add_timeout(struct options *options, struct impel_error *err)
     return rc;
 }
 
+static int add_timeout(struct options *options, struct impel_error *err)
+{
+    static const char *const servers[] = {"redis", "rediss", "valkey", "valkeys", "unix", NULL};
+    char text[32];
+
+    if (options->connect_timeout_ms == 0 || !has_scheme(options->store, servers)) {
+        return IMPEL_OK;
+    }
+    (void)snprintf(text, sizeof(text), "%lldms", (long long)options->connect_timeout_ms);
+    return add_option(options, "connect_timeout", text, err);
+}
+
+/* A file of TLS for a server that is asked without would be a false comfort. */
+static int add_tls(struct options *options, struct impel_error *err)
+{
+    static const char *const secure[] = {"rediss", "valkeys", NULL};
+    static const char *const plain[] = {"redis", "valkey", "unix", NULL};
+    const struct {
+        const char *name, *option, *value;
+    } given[] = {
+        {"tls_ca", "--tls-ca", options->tls_ca},
+        {"tls_cert", "--tls-cert", options->tls_cert},
+        {"tls_key", "--tls-key", options->tls_key},
+        {"tls_name", "--tls-name", options->tls_name},
+    };
+    int rc = IMPEL_OK;
+
+    for (size_t i = 0; rc >= 0 && i < ARRAY_SIZE(given); i++) {
+        if (given[i].value == NULL) {
+            continue;
+        }
+        if (has_scheme(options->store, secure)) {
+            rc = add_option(options, given[i].name, given[i].value, err);
+        } else if (has_scheme(options->store, plain) && options->from == NULL) {
+            rc = error_set(err, IMPEL_ERR_INVALID,
+                           "%s is for a store over TLS, and this one is not: its URL begins with "
+                           "rediss:// then",
+                           given[i].option);
+        }
+    }
+    return rc;
+}
+
 int options_login(struct options *options, struct impel_error *err)
 {
+    int rc = add_tls(options, err);
+
     options->store_given = options->store;
-    int rc = add_password(options, err);
+    rc = rc < 0 ? rc : add_password(options, err);
     return rc < 0 ? rc : add_timeout(options, err);
 }

@@ -74,7 +74,7 @@ struct parse_input;
 /* What the program was told. One member per row of the table, filled in by it. */
 struct options {
     const char *store;
-    const char *store_given; /* without what options_login() adds */
+    const char *store_given; /* without the password and the patience that options_login() adds */
     int64_t connect_timeout_ms;
     const char *config;
     int log_level;  /* enum impel_level */
@@ -148,7 +148,7 @@ struct options {
     struct text_list listens;
     const char *unix_path;
     const char *password_file;
-    const char *tls_cert, *tls_key, *tls_ca;
+    const char *tls_cert, *tls_key, *tls_ca, *tls_name;
     int64_t max_clients;
 
     const char *from;
@@ -221,7 +221,7 @@ int options_parse(struct options *options,
                   const struct parse_input *input,
                   struct impel_error *err);
 void options_release(struct options *options);
-/* Puts the password and the connect timeout into options->store, if that is a server's URL that
+/* Puts the password, the connect timeout and what TLS needs into options->store, if that is a server's URL that
  * brings none of its own. */
 int options_login(struct options *options, struct impel_error *err);
 

@@ -16,8 +16,8 @@ const struct option_spec option_table[] = {
      "Where the streams live. lmdb:PATH is the embedded store, a file on this machine that any "
      "number of processes may use at once; lmdb:PATH?sync=process writes without waiting for the "
      "disk, which survives the death of every process, but not of the machine. "
-     "A Redis or Valkey server is (redis|valkey)://[USER:PASSWORD@]HOST[:PORT][/DB] or, over a socket, "
-     "\"unix:///PATH[?db=N]\".",
+     "A Redis or Valkey server is (redis|valkey)://[USER:PASSWORD@]HOST[:PORT][/DB], over TLS "
+     "(rediss|valkeys)://... or, over a socket, \"unix:///PATH[?db=N]\".",
      OPTION_TEXT, WITH_STORE, 0, 0, AT(store), false},
     {"connect-timeout", "DURATION", "0", NULL, NULL,
      "A server that cannot be reached is tried again for this long, at the start and whenever the "
@@ -25,6 +25,21 @@ const struct option_spec option_table[] = {
      "else once.",
      OPTION_DURATION, (WITH_STORE | COMMAND_COPY) & ~(unsigned)COMMAND_SERVE, 0, 0,
      AT(connect_timeout_ms), false},
+    {"tls-ca", "FILE", NULL, NULL, NULL,
+     "For a rediss:// store: believe the authorities in FILE (PEM) instead of the system's. serve: let in only "
+     "clients with a certificate of these.",
+     OPTION_TEXT, WITH_STORE | COMMAND_COPY, 1, 0, AT(tls_ca), false},
+    {"tls-cert", "FILE", NULL, NULL, NULL,
+     "For a rediss:// store: the certificate to show (PEM, followed by those that lead to its authority), read at "
+     "every connection. serve: speak TLS on every --listen, with this one; HUP makes it read its files anew.",
+     OPTION_TEXT, WITH_STORE | COMMAND_COPY, 1, 0, AT(tls_cert), false},
+    {"tls-key", "FILE", NULL, NULL, NULL,
+     "The private key of --tls-cert, not encrypted.",
+     OPTION_TEXT, WITH_STORE | COMMAND_COPY, 1, 0, AT(tls_key), false},
+    {"tls-name", "HOST", NULL, NULL, NULL,
+     "For a rediss:// store: the name or address that its certificate must have, and that is asked for (SNI); by "
+     "default the URL's host. For tunnels, and for servers that are reached by another name.",
+     OPTION_TEXT, (WITH_STORE | COMMAND_COPY) & ~(unsigned)COMMAND_SERVE, 1, 0, AT(tls_name), false},
     {"stream", "STREAM", NULL, NULL, NULL,
      "The stream. run, sweep, status, top, trim and copy take several: give the option again. For all of "
      "these but run a name with *, ? or [...] in it is a pattern, in which \\ takes the next sign as it is: "
@@ -246,16 +261,6 @@ const struct option_spec option_table[] = {
     {"password-file", "FILE", NULL, NULL, NULL,
      "Clients must give the password that is the first line of FILE. $IMPEL_PASSWORD does the same.",
      OPTION_TEXT, COMMAND_SERVE, 0, 0, AT(password_file), false},
-    {"tls-cert", "FILE", NULL, NULL, NULL,
-     "Speak TLS on every --listen, with this certificate (PEM, followed by those that lead to its "
-     "authority). HUP makes the server read its files anew.",
-     OPTION_TEXT, COMMAND_SERVE, 0, 0, AT(tls_cert), false},
-    {"tls-key", "FILE", NULL, NULL, NULL,
-     "The private key of --tls-cert, not encrypted.",
-     OPTION_TEXT, COMMAND_SERVE, 0, 0, AT(tls_key), false},
-    {"tls-ca", "FILE", NULL, NULL, NULL,
-     "Let in only clients with a certificate of the authorities in FILE.",
-     OPTION_TEXT, COMMAND_SERVE, 0, 0, AT(tls_ca), false},
     {"max-clients", "N", "10000", NULL, NULL,
      "At most so many connections; further ones are refused.",
      OPTION_NUMBER, COMMAND_SERVE, 1, 1000000, AT(max_clients), false},

@@ -1,7 +1,11 @@
 /* conn.c -- a connection: resolve, connect, read, write, close.
  *
- *   RESOLVING ──► CONNECTING ──► OPEN ──► CLOSING
- *        └──────────────┴────────────────────▲
+ *   RESOLVING ──► CONNECTING ──► (SECURING) ──► OPEN ──► CLOSING
+ *        └──────────────┴──────────────┴───────────────────▲
+ *
+ * With TLS there is a filter between the socket and the two buffers: what arrives passes through it
+ * into `in`, what is in `out` becomes records in `wire`, and that is what is sent. SECURING is its
+ * handshake, in which only its own messages go to and fro.
  *
  * Every failure becomes an `err` and goes through conn_fail(), which tells the handler from a timer
  * of zero, never from within a call of the owner's. */
@@ -19,6 +23,8 @@
 enum {
     IN_CHUNK = 128 * 1024,         /* room offered to one read */
     IN_KEEP_MAX = 1024 * 1024,     /* a larger buffer is given back once it is empty */
+    WIRE_SHARE = 128,              /* what records are larger than what they carry: 1/128, */
+    WIRE_MORE = 64 * 1024,         /* and this for the handshake */
     KEEPALIVE_S = 15,              /* a host that vanished is noticed even when we say nothing */
     UNSENT_TIMEOUT_MS = 20 * 1000, /* bytes that no one acknowledges for this long end it */
     LOOP_LATE_MS = 100,            /* a loop that comes later than this was not running */
@@ -27,6 +33,7 @@ enum {
 enum conn_state {
     CONN_RESOLVING,
     CONN_CONNECTING,
+    CONN_SECURING,
     CONN_OPEN,
     CONN_FAILED, /* to be told at the next turn */
     CONN_CLOSING,
@@ -57,16 +64,19 @@ struct net_conn {
     uint64_t connect_due_ms; /* when its timer is to go off; tells how late the loop came */
     int64_t expect_ms;
     const char *expect_what;
-    uint8_t *in; /* what has arrived */
-    size_t in_size, in_capacity;
+    struct buf in;     /* what has arrived */
     struct buf out;    /* to be sent */
     struct buf flight; /* being sent */
+    struct tls *tls;   /* NULL: the socket has plain bytes */
+    struct buf wire;   /* TLS: what is to be sent of it, before `flight` */
+    char *wire_in;     /* TLS: room for one read */
     struct impel_error err;
     char *host, *path;
     char port[8];
 };
 
 static void conn_try(struct net_conn *conn);
+static ssize_t send_now(const struct net_conn *conn, const struct buf *bytes);
 
 /* ---- the end ---- */
 
@@ -78,9 +88,12 @@ static void conn_unref(struct net_conn *conn)
     if (conn->addresses != NULL) {
         uv_freeaddrinfo(conn->addresses);
     }
+    buf_release(&conn->in);
     buf_release(&conn->out);
     buf_release(&conn->flight);
-    free(conn->in);
+    buf_release(&conn->wire);
+    tls_free(conn->tls);
+    free(conn->wire_in);
     free(conn->host);
     free(conn->path);
     free(conn);
@@ -98,6 +111,11 @@ void net_close(struct net_conn *conn)
     }
     if (conn->state == CONN_RESOLVING) {
         uv_cancel((uv_req_t *)&conn->resolve);
+    }
+    if (conn->state == CONN_OPEN && conn->tls != NULL && !conn->writing) {
+        /* A word of goodbye, if it can be said at once. */
+        tls_end(conn->tls, &conn->wire);
+        (void)send_now(conn, &conn->wire);
     }
     conn->state = CONN_CLOSING;
     uv_close((uv_handle_t *)&conn->timer, handle_closed);
@@ -139,6 +157,10 @@ static void given_up(uv_timer_t *timer)
     if (conn->state == CONN_OPEN) {
         (void)snprintf(text, sizeof(text), "no answer to %s for %lld ms", conn->expect_what,
                        (long long)conn->expect_ms);
+    } else if (conn->state == CONN_SECURING) {
+        (void)snprintf(text, sizeof(text),
+                       "no TLS handshake within %lld ms: does the server speak TLS on this port?",
+                       (long long)conn->limits.connect_timeout_ms);
     } else {
         (void)snprintf(text, sizeof(text), "no connection within %lld ms",
                        (long long)conn->limits.connect_timeout_ms);
@@ -187,71 +209,132 @@ void net_expect(struct net_conn *conn, int64_t idle_ms, const char *what)
 
 /* ---- reading ---- */
 
-/* What the socket gave stands behind conn->in; the owner takes what it can use. */
-static void conn_take_bytes(struct net_conn *conn, size_t size)
+static void expect_anew(struct net_conn *conn)
 {
-    conn->in_size += size;
     if (conn->expect_ms >= 0) {
         uv_timer_start(&conn->timer, expired, (uint64_t)conn->expect_ms, 0);
     }
-    size_t taken =
-        conn->handler.received(conn->handler.user, (struct impel_bytes){conn->in, conn->in_size});
-    ASSERT(taken <= conn->in_size);
+}
+
+static void buf_emptied(struct buf *buf)
+{
+    if (buf->capacity > IN_KEEP_MAX) {
+        buf_release(buf);
+    } else {
+        buf_clear(buf);
+    }
+}
+
+/* The owner takes what it can use of what has arrived. */
+static void conn_take_bytes(struct net_conn *conn)
+{
+    size_t taken = conn->handler.received(conn->handler.user, buf_bytes(&conn->in));
+
+    ASSERT(taken <= conn->in.size);
     if (conn->state != CONN_OPEN) {
         return;
     }
-    conn->in_size -= taken;
-    if (conn->in_size > 0 && taken > 0) {
-        memmove(conn->in, conn->in + taken, conn->in_size);
+    conn->in.size -= taken;
+    if (conn->in.size > 0 && taken > 0) {
+        memmove(conn->in.data, conn->in.data + taken, conn->in.size);
     }
-    if (conn->in_size == 0 && conn->in_capacity > IN_KEEP_MAX) {
-        free(conn->in);
-        conn->in = NULL;
-        conn->in_capacity = 0;
+    if (conn->in.size == 0) {
+        buf_emptied(&conn->in);
     }
 }
 
 static void offer_room(uv_handle_t *handle, size_t suggested, uv_buf_t *room)
 {
     struct net_conn *conn = handle->data;
-    size_t wanted = conn->in_size + IN_CHUNK;
 
     (void)suggested;
     *room = uv_buf_init(NULL, 0);
-    if (conn->in_size >= conn->limits.in_max) {
+    if (conn->in.size >= conn->limits.in_max) {
         return;
     }
-    if (conn->in_capacity < wanted) {
-        size_t capacity = conn->in_capacity * 2 < wanted ? wanted : conn->in_capacity * 2;
-        uint8_t *in = realloc(conn->in, capacity);
-        if (in == NULL) {
-            return;
-        }
-        conn->in = in;
-        conn->in_capacity = capacity;
+    if (conn->tls != NULL) {
+        *room = uv_buf_init(conn->wire_in, IN_CHUNK);
+        return;
     }
-    size_t size = conn->in_capacity - conn->in_size;
-    *room = uv_buf_init((char *)conn->in + conn->in_size,
-                        size > UINT32_MAX / 2 ? UINT32_MAX / 2 : (unsigned)size);
+    void *data = buf_reserve(&conn->in, IN_CHUNK);
+    size_t size = conn->in.capacity - conn->in.size;
+    if (data != NULL) {
+        *room = uv_buf_init(data, size > UINT32_MAX / 2 ? UINT32_MAX / 2 : (unsigned)size);
+    }
+}
+
+static void conn_opened(struct net_conn *conn)
+{
+    conn->state = CONN_OPEN;
+    uv_timer_stop(&conn->timer);
+    conn->handler.opened(conn->handler.user);
+    if (conn->state == CONN_OPEN) {
+        net_expect(conn, conn->expect_ms, conn->expect_what);
+        net_flush(conn);
+    }
+}
+
+/* What arrived passes through the filter. A session that ends has brought its last bytes, and may have
+ * an alert for the peer. */
+static void wire_arrived(struct net_conn *conn, struct impel_bytes bytes)
+{
+    struct impel_error err;
+    size_t before = conn->in.size;
+    int rc = tls_receive(conn->tls, bytes, &conn->in, &conn->wire, &err);
+
+    if (conn->state == CONN_SECURING && tls_is_open(conn->tls)) {
+        conn_opened(conn);
+    }
+    if (conn->state == CONN_OPEN) {
+        expect_anew(conn);
+    }
+    if (conn->state == CONN_OPEN && conn->in.size > before) {
+        conn_take_bytes(conn);
+    }
+    if (rc >= 0) {
+        net_flush(conn);
+        return;
+    }
+    if (conn->state <= CONN_OPEN && !conn->writing) {
+        (void)send_now(conn, &conn->wire);
+    }
+    conn_fail(conn, rc,
+              rc == IMPEL_ERR_DISCONNECTED ? "the server closed the connection"
+              : rc == IMPEL_ERR_LIMIT      ? "the server sends more than is allowed"
+                                           : err.text);
+}
+
+static void nothing_arrives(struct net_conn *conn, ssize_t why)
+{
+    if (why == UV_ENOBUFS) {
+        bool over = conn->in.size >= conn->limits.in_max;
+        conn_fail(conn, over ? IMPEL_ERR_LIMIT : IMPEL_ERR_NOMEM,
+                  over ? "the server sends more than is allowed" : "no memory for a reply");
+    } else if (why == UV_EOF && conn->state == CONN_SECURING) {
+        conn_fail(conn, IMPEL_ERR_DISCONNECTED,
+                  "the server closed the connection during the TLS handshake: does it speak TLS on "
+                  "this port?");
+    } else {
+        conn_fail(conn, IMPEL_ERR_DISCONNECTED,
+                  why == UV_EOF ? "the server closed the connection" : uv_strerror((int)why));
+    }
 }
 
 static void bytes_arrived(uv_stream_t *stream, ssize_t size, const uv_buf_t *room)
 {
     struct net_conn *conn = stream->data;
 
-    (void)room;
-    if (conn->state != CONN_OPEN || size == 0) {
+    if ((conn->state != CONN_OPEN && conn->state != CONN_SECURING) || size == 0) {
         return;
     }
-    if (size > 0) {
-        conn_take_bytes(conn, (size_t)size);
-    } else if (size == UV_ENOBUFS) {
-        bool over = conn->in_size >= conn->limits.in_max;
-        conn_fail(conn, over ? IMPEL_ERR_LIMIT : IMPEL_ERR_NOMEM,
-                  over ? "the server sends more than is allowed" : "no memory for a reply");
+    if (size < 0) {
+        nothing_arrives(conn, size);
+    } else if (conn->tls != NULL) {
+        wire_arrived(conn, (struct impel_bytes){room->base, (size_t)size});
     } else {
-        conn_fail(conn, IMPEL_ERR_DISCONNECTED,
-                  size == UV_EOF ? "the server closed the connection" : uv_strerror((int)size));
+        conn->in.size += (size_t)size;
+        expect_anew(conn);
+        conn_take_bytes(conn);
     }
 }
 
@@ -263,16 +346,16 @@ static void write_done(uv_write_t *write, int status)
 
     conn->writing = false;
     buf_clear(&conn->flight);
-    if (status < 0 && conn->state == CONN_OPEN) {
+    if (status < 0 && conn->state != CONN_CLOSING) {
         conn_fail(conn, IMPEL_ERR_DISCONNECTED, uv_strerror(status));
-    } else if (conn->state == CONN_OPEN) {
+    } else {
         net_flush(conn);
     }
     conn_unref(conn);
 }
 
 /* What the kernel takes at once: usually all. Not by uv_try_write(), which raises SIGPIPE. */
-static ssize_t send_now(struct net_conn *conn)
+static ssize_t send_now(const struct net_conn *conn, const struct buf *bytes)
 {
     uv_os_fd_t fd;
     int rc = uv_fileno(&conn->handle, &fd);
@@ -280,38 +363,51 @@ static ssize_t send_now(struct net_conn *conn)
     if (rc < 0) {
         return rc;
     }
-    ssize_t sent = send(fd, conn->out.data, conn->out.size, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ssize_t sent = send(fd, bytes->data, bytes->size, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0) {
         return errno == EAGAIN || errno == EINTR ? 0 : -errno;
     }
     return sent;
 }
 
-/* Sends conn->out: what the kernel does not take at once goes with it as `flight`. */
-static int conn_write(struct net_conn *conn)
+/* Sends `bytes`: what the kernel does not take at once goes with them as `flight`. */
+static int conn_write(struct net_conn *conn, struct buf *bytes)
 {
-    ssize_t sent = send_now(conn);
+    ssize_t sent = send_now(conn, bytes);
 
     if (sent < 0) {
         return (int)sent;
     }
-    if ((size_t)sent == conn->out.size) {
-        buf_clear(&conn->out);
+    if ((size_t)sent == bytes->size) {
+        buf_clear(bytes);
         return 0;
     }
     struct buf flight = conn->flight;
-    conn->flight = conn->out;
-    conn->out = flight;
-    buf_clear(&conn->out);
-    uv_buf_t bytes =
+    conn->flight = *bytes;
+    *bytes = flight;
+    buf_clear(bytes);
+    uv_buf_t rest =
         uv_buf_init((char *)conn->flight.data + sent, (unsigned)(conn->flight.size - (size_t)sent));
     conn->write.data = conn;
-    int rc = uv_write(&conn->write, &conn->stream, &bytes, 1, write_done);
+    int rc = uv_write(&conn->write, &conn->stream, &rest, 1, write_done);
     if (rc == 0) {
         conn->writing = true;
         conn->pending++;
     }
     return rc;
+}
+
+/* What is to be sent becomes records. */
+static bool conn_encrypt(struct net_conn *conn)
+{
+    struct impel_error err;
+    int rc = tls_send(conn->tls, buf_bytes(&conn->out), &conn->wire, &err);
+
+    buf_emptied(&conn->out);
+    if (rc < 0) {
+        conn_fail(conn, rc, err.text);
+    }
+    return rc >= 0;
 }
 
 struct buf *net_out(struct net_conn *conn)
@@ -321,14 +417,20 @@ struct buf *net_out(struct net_conn *conn)
 
 void net_flush(struct net_conn *conn)
 {
-    if (conn->state != CONN_OPEN || conn->writing || (conn->out.size == 0 && !conn->out.failed)) {
+    struct buf *bytes = conn->tls == NULL ? &conn->out : &conn->wire;
+
+    if ((conn->state != CONN_OPEN && conn->state != CONN_SECURING) || conn->writing) {
         return;
     }
-    if (conn->out.failed) {
+    if (conn->state == CONN_OPEN && conn->out.failed) {
         conn_fail(conn, buf_status(&conn->out), "more to send than is allowed");
         return;
     }
-    int rc = conn_write(conn);
+    if (conn->tls != NULL && conn->state == CONN_OPEN && conn->out.size > 0 &&
+        !conn_encrypt(conn)) {
+        return;
+    }
+    int rc = bytes->size > 0 ? conn_write(conn, bytes) : 0;
     if (rc < 0) {
         conn_fail(conn, IMPEL_ERR_DISCONNECTED, uv_strerror(rc));
     }
@@ -372,21 +474,32 @@ static bool conn_try_next(struct net_conn *conn)
     return true;
 }
 
+static void conn_secure(struct net_conn *conn)
+{
+    struct impel_error err;
+    int rc = tls_begin(conn->tls, &conn->wire, &err);
+
+    conn->state = CONN_SECURING;
+    if (rc < 0) {
+        conn_fail(conn, rc, err.text);
+    } else {
+        net_flush(conn);
+    }
+}
+
 static void connected(uv_connect_t *connect, int status)
 {
     struct net_conn *conn = connect->data;
 
     if (conn->state == CONN_CONNECTING && status == 0) {
-        conn->state = CONN_OPEN;
-        uv_timer_stop(&conn->timer);
         if (conn->path == NULL) {
             tune(conn);
         }
         uv_read_start(&conn->stream, offer_room, bytes_arrived);
-        conn->handler.opened(conn->handler.user);
-        if (conn->state == CONN_OPEN) {
-            net_expect(conn, conn->expect_ms, conn->expect_what);
-            net_flush(conn);
+        if (conn->tls != NULL) {
+            conn_secure(conn);
+        } else {
+            conn_opened(conn);
         }
     } else if (conn->state == CONN_CONNECTING && !conn_try_next(conn)) {
         conn_fail(conn, IMPEL_ERR_DISCONNECTED, uv_strerror(status));
@@ -454,6 +567,35 @@ static void conn_resolve(struct net_conn *conn)
     }
 }
 
+/* The copies of an address; false if memory is out. */
+static bool conn_address(struct net_conn *conn, const struct net_address *address)
+{
+    const char *name = address->tls_name != NULL ? address->tls_name : address->host;
+
+    (void)snprintf(conn->port, sizeof(conn->port), "%u", address->port);
+    conn->host = address->host != NULL ? strdup(address->host) : NULL;
+    conn->path = address->path != NULL ? strdup(address->path) : NULL;
+    if (conn->host == NULL && conn->path == NULL) {
+        return false;
+    }
+    if (address->tls != NULL) {
+        conn->wire_in = malloc(IN_CHUNK);
+        return conn->wire_in != NULL && tls_new(address->tls, name, &conn->tls) >= 0;
+    }
+    return true;
+}
+
+static void conn_buffers(struct net_conn *conn, const struct net_limits *limits)
+{
+    size_t wire_max = limits->out_max + limits->out_max / WIRE_SHARE + WIRE_MORE;
+
+    conn->limits = *limits;
+    buf_init(&conn->in, limits->in_max + IN_CHUNK);
+    buf_init(&conn->out, limits->out_max);
+    buf_init(&conn->wire, wire_max);
+    buf_init(&conn->flight, conn->tls != NULL ? wire_max : limits->out_max);
+}
+
 struct net_conn *net_connect(uv_loop_t *loop,
                              const struct net_address *address,
                              const struct net_limits *limits,
@@ -464,23 +606,18 @@ struct net_conn *net_connect(uv_loop_t *loop,
     if (conn == NULL) {
         return NULL;
     }
-    conn->host = address->host != NULL ? strdup(address->host) : NULL;
-    conn->path = address->path != NULL ? strdup(address->path) : NULL;
-    if (conn->host == NULL && conn->path == NULL) {
-        free(conn);
+    conn->pending = 1;
+    if (!conn_address(conn, address)) {
+        conn_unref(conn);
         return NULL;
     }
-    (void)snprintf(conn->port, sizeof(conn->port), "%u", address->port);
+    conn_buffers(conn, limits);
     conn->loop = loop;
-    conn->limits = *limits;
     conn->handler = *handler;
     conn->expect_ms = -1;
     conn->expect_what = "a command";
-    buf_init(&conn->out, limits->out_max);
-    buf_init(&conn->flight, limits->out_max);
     uv_timer_init(loop, &conn->timer);
     conn->timer.data = conn;
-    conn->pending = 1;
     connect_begins(conn);
     if (conn->path != NULL) {
         conn_try(conn);

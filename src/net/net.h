@@ -1,5 +1,5 @@
 /* net.h -- one connection to a server, on a libuv loop: TCP or a unix socket, bytes in and bytes
- * out.
+ * out, with TLS between them and the socket or without.
  *
  * What comes in is kept in one contiguous buffer until it is taken, so that a codec can hand out
  * spans of it; it grows with what has arrived, up to a maximum. What goes out is appended to a
@@ -13,13 +13,12 @@
  * What does not go out at once is written by libuv, which lets SIGPIPE through: the thread that runs
  * the loop has it blocked or ignored.
  *
- * Not here: TLS, which will stand between the socket and the two buffers as a filter: bytes from
- * the socket pass through conn_take_bytes(), bytes to it leave through conn_write() (conn.c), and
- * `opened` is told after its handshake. Reconnecting and listening are their callers'. */
+ * Not here: reconnecting and listening are their callers'. */
 #ifndef IMPEL_NET_H
 #define IMPEL_NET_H
 
 #include "base/base.h"
+#include "net/tls.h"
 
 #include <uv.h>
 
@@ -27,10 +26,14 @@ struct net_address {
     const char *host; /* a name or an address; NULL for a unix socket */
     uint16_t port;
     const char *path; /* of the unix socket */
+    /* A client's rules and certificates; NULL = plain bytes. It may be freed after the call. What the
+     * handshake fails of is IMPEL_ERR_PROTOCOL. */
+    struct tls_context *tls;
+    const char *tls_name; /* whose certificate is wanted; NULL = the host's */
 };
 
 struct net_limits {
-    int64_t connect_timeout_ms; /* from the look-up of the name until it is open */
+    int64_t connect_timeout_ms; /* from the look-up of the name until it is open, TLS included */
     size_t in_max;              /* bytes that have arrived and were not taken */
     size_t out_max;             /* bytes that wait to be sent */
 };

@@ -10,6 +10,7 @@
 #include <openssl/x509v3.h>
 
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     PLAIN_CHUNK = 16 * 1024, /* of one record at most */
@@ -18,16 +19,23 @@ enum {
 
 /* ---- beginning and end ---- */
 
-/* Whose certificate a client wants to see. */
+/* Whose certificate a client wants to see. Addresses are not told to the server (RFC 6066 has names
+ * only), and names without the dot that may end them. */
 static bool expect_host(SSL *ssl, const char *host)
 {
     unsigned char address[sizeof(struct in6_addr)];
     X509_VERIFY_PARAM *rules = SSL_get0_param(ssl);
+    size_t size = strlen(host);
 
     if (inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, host, address) == 1) {
         return X509_VERIFY_PARAM_set1_ip_asc(rules, host) == 1;
     }
-    return SSL_set_tlsext_host_name(ssl, host) == 1 && SSL_set1_host(ssl, host) == 1;
+    char *name = strndup(host, size > 0 && host[size - 1] == '.' ? size - 1 : size);
+    SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+    bool good =
+        name != NULL && SSL_set_tlsext_host_name(ssl, name) == 1 && SSL_set1_host(ssl, name) == 1;
+    free(name);
+    return good;
 }
 
 int tls_new(struct tls_context *context, const char *host, struct tls **out)
@@ -89,18 +97,73 @@ static int take_wire(struct tls *tls, struct buf *wire)
     return buf_status(wire);
 }
 
+/* The way out for a client that does not accept the server's certificate. */
+static const char *certificate_advice(long verified)
+{
+    switch (verified) {
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
+    case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+    case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
+    case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
+        return "; name the file of the authority to believe with --tls-ca (in a URL tls_ca=)";
+    case X509_V_ERR_CERT_NOT_YET_VALID:
+    case X509_V_ERR_CERT_HAS_EXPIRED:
+        return "; the server needs a new one, or this machine's clock is wrong";
+    case X509_V_ERR_HOSTNAME_MISMATCH:
+    case X509_V_ERR_IP_ADDRESS_MISMATCH:
+        return "; connect to the host that it names, or give that name with --tls-name (in a URL "
+               "tls_name=)";
+    default:
+        return "";
+    }
+}
+
+/* The way out for a client that could not agree with the server, by OpenSSL's reason. */
+static const char *client_advice(int reason)
+{
+    switch (reason) {
+    case SSL_R_WRONG_VERSION_NUMBER:
+    case SSL_R_HTTP_REQUEST:
+    case SSL_R_HTTPS_PROXY_REQUEST:
+        return "; the server does not speak TLS on this port: its TLS port, or redis:// in the URL";
+    case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
+        return "; the server wants a certificate of this client: --tls-cert and --tls-key (in a "
+               "URL "
+               "tls_cert= and tls_key=)";
+    case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE: /* of TLS 1.2, which says no more */
+        return "; the server may want a certificate of this client: --tls-cert and --tls-key (in a "
+               "URL tls_cert= and tls_key=)";
+    case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
+    case SSL_R_TLSV1_ALERT_ACCESS_DENIED:
+    case SSL_R_SSLV3_ALERT_BAD_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN:
+    case SSL_R_TLSV1_ALERT_DECRYPT_ERROR:
+        return "; the server does not accept this client's certificate (--tls-cert)";
+    default:
+        return "";
+    }
+}
+
 static int fail(struct tls *tls, int status, struct impel_error *err)
 {
     char text[128];
     long verified = SSL_get_verify_result(tls->ssl);
+    int reason = ERR_GET_REASON(ERR_peek_last_error());
+    bool is_client = SSL_is_server(tls->ssl) == 0;
 
     tls->over = true;
     if (verified != X509_V_OK) {
         ERR_clear_error();
-        return error_set(err, status, "TLS: the certificate is not accepted: %s",
-                         X509_verify_cert_error_string(verified));
+        return error_set(err, status, "TLS: the certificate is not accepted: %s%s",
+                         X509_verify_cert_error_string(verified),
+                         is_client ? certificate_advice(verified) : "");
     }
-    return error_set(err, status, "TLS: %s", tls_reason(text, sizeof(text)));
+    return error_set(err, status, "TLS: %s%s", tls_reason(text, sizeof(text)),
+                     is_client ? client_advice(reason) : "");
 }
 
 static int over(struct tls *tls, int status, struct impel_error *err)

@@ -24,7 +24,8 @@ struct tls_options {
     const char *key_file;  /* the private key of the first; not encrypted, nobody is there to ask */
     /* Whom to believe. A server that has this asks every client for a certificate; a client without
      * it believes whom the system does. */
-    const char *ca_file;
+    const char
+        *ca_file; /* in the text of errors these are options: --tls-cert, --tls-key, --tls-ca */
     bool is_server;
 };
 

@@ -1,4 +1,4 @@
-/* tls_context.c -- certificates, keys and rules, read from files and checked at the start.
+/* tls_context.c -- certificates, keys and rules, read from files and checked before anything is sent.
  *
  * OpenSSL's own words for a file that cannot be used ("PEM routines::no start line") help nobody who
  * has mistaken one file for another, so the usual mistakes have sentences of their own here. */

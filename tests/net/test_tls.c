@@ -1,6 +1,6 @@
 /* The two halves of the filter, a client's and a server's, with nothing but memory in between. What
  * sockets add to it is tested on the server. */
-#include "net/tls.h"
+#include "net/tls_state.h"
 #include "tap.h"
 
 #include <stdlib.h>
@@ -135,6 +135,31 @@ TEST(bytes_go_both_ways_in_any_pieces)
         side_release(&server);
         free(data);
     }
+}
+
+/* As servers do after much data: the other side answers at once, while it has nothing to say itself. */
+TEST(keys_may_be_changed_meanwhile)
+{
+    struct side client, server;
+    struct impel_error err;
+
+    if (!make_certificate()) {
+        SKIP("no openssl command here");
+    }
+    side_open(&client, false, "localhost");
+    side_open(&server, true, NULL);
+    talk(&client, &server, 1000);
+    for (int i = 0; i < 5; i++) {
+        CHECK(SSL_key_update(server.tls->ssl, SSL_KEY_UPDATE_REQUESTED) == 1);
+        CHECK(tls_send(server.tls, (struct impel_bytes){"a", 1}, &server.wire, &err) == IMPEL_OK);
+        carry(&server, &client, 7);
+        CHECK(tls_send(client.tls, (struct impel_bytes){"b", 1}, &client.wire, &err) == IMPEL_OK);
+        carry(&client, &server, 7);
+        CHECK(client.status == IMPEL_OK && server.status == IMPEL_OK);
+    }
+    CHECK(client.plain.size == 5 && server.plain.size == 5);
+    side_release(&client);
+    side_release(&server);
 }
 
 TEST(a_certificate_for_another_host_is_not_accepted)

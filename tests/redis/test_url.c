@@ -12,7 +12,7 @@ static void check_url(const char *rest, bool is_unix, const char *host, uint16_t
     struct redis_url url;
     struct impel_error err = {0};
 
-    if (redis_url_parse(rest, is_unix, &url, &err) < 0) {
+    if (redis_url_parse(is_unix ? "unix" : "redis", rest, &url, &err) < 0) {
         printf("# %s: %s\n", rest, err.text);
         CHECK(false);
     }
@@ -37,16 +37,34 @@ TEST(logins)
 {
     struct redis_url url;
 
-    CHECK(redis_url_parse("//me:p%40ss@h", false, &url, NULL) == IMPEL_OK);
+    CHECK(redis_url_parse("redis", "//me:p%40ss@h", &url, NULL) == IMPEL_OK);
     CHECK(bytes_equal(url.user, bytes_of("me")) && bytes_equal(url.password, bytes_of("p@ss")));
     redis_url_release(&url);
-    CHECK(redis_url_parse("//:a:b/c@d@h:1", false, &url, NULL) == IMPEL_OK);
+    CHECK(redis_url_parse("redis", "//:a:b/c@d@h:1", &url, NULL) == IMPEL_OK);
     CHECK(url.user.size == 0 && url.has_password && bytes_equal(url.password, bytes_of("a:b/c@d")));
     CHECK(strstr(url.shown, "a:b") == NULL && strcmp(url.shown, "h:1") == 0);
     redis_url_release(&url);
-    CHECK(redis_url_parse("//u:p@/run/s", true, &url, NULL) == IMPEL_OK);
+    CHECK(redis_url_parse("unix", "//u:p@/run/s", &url, NULL) == IMPEL_OK);
     CHECK(strcmp(url.path, "/run/s") == 0 && bytes_equal(url.password, bytes_of("p")));
     redis_url_release(&url);
+}
+
+TEST(what_tls_needs)
+{
+    struct redis_url url;
+
+    CHECK(redis_url_parse("rediss", "//h?tls_ca=/a&tls_cert=/b%26c&tls_key=/d&tls_name=n", &url,
+                          NULL) == IMPEL_OK);
+    CHECK(url.tls && strcmp(url.tls_ca, "/a") == 0 && strcmp(url.tls_cert, "/b&c") == 0);
+    CHECK(strcmp(url.tls_key, "/d") == 0 && strcmp(url.tls_name, "n") == 0);
+    redis_url_release(&url);
+    CHECK(redis_url_parse("valkeys", "//h?tls_ca=a&tls_ca=b/c", &url, NULL) == IMPEL_OK);
+    CHECK(url.tls && url.tls_ca[0] == '/' && strstr(url.tls_ca, "/b/c") != NULL); /* absolute */
+    CHECK(url.tls_name == NULL && url.tls_key == NULL);
+    redis_url_release(&url);
+    CHECK(redis_url_parse("redis", "//h?tls_ca=/a", &url, NULL) == IMPEL_ERR_INVALID);
+    CHECK(redis_url_parse("rediss", "//h?tls_ca", &url, NULL) == IMPEL_ERR_INVALID);
+    CHECK(redis_url_parse("rediss", "//h?tls_ca=%00", &url, NULL) == IMPEL_ERR_INVALID);
 }
 
 TEST(a_password_from_a_file)
@@ -58,11 +76,11 @@ TEST(a_password_from_a_file)
     CHECK(fd >= 0 && write(fd, "secret\nmore", 11) == 11);
     close(fd);
     (void)snprintf(rest, sizeof(rest), "//h?password_file=%s&timeout=2s", path);
-    CHECK(redis_url_parse(rest, false, &url, NULL) == IMPEL_OK);
+    CHECK(redis_url_parse("redis", rest, &url, NULL) == IMPEL_OK);
     CHECK(bytes_equal(url.password, bytes_of("secret")) && url.reply_timeout_ms == 2000);
     redis_url_release(&url);
     unlink(path);
-    CHECK(redis_url_parse(rest, false, &url, NULL) == IMPEL_ERR_IO);
+    CHECK(redis_url_parse("redis", rest, &url, NULL) == IMPEL_ERR_IO);
 }
 
 TEST(what_is_no_url)
@@ -79,19 +97,19 @@ TEST(what_is_no_url)
 
     for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
         err = (struct impel_error){0};
-        if (redis_url_parse(bad[i], false, &url, &err) != IMPEL_ERR_INVALID) {
+        if (redis_url_parse("redis", bad[i], &url, &err) != IMPEL_ERR_INVALID) {
             printf("# %s\n", bad[i]);
         }
         CHECK(err.status == IMPEL_ERR_INVALID && err.text[0] != '\0');
     }
     char path[120] = "///";
     memset(path + 3, 'x', sizeof(path) - 4); /* libuv would connect to a shorter one */
-    CHECK(redis_url_parse(path, true, &url, NULL) == IMPEL_ERR_INVALID);
+    CHECK(redis_url_parse("unix", path, &url, NULL) == IMPEL_ERR_INVALID);
     path[109] = '\0';
-    CHECK(redis_url_parse(path, true, &url, NULL) == IMPEL_OK);
+    CHECK(redis_url_parse("unix", path, &url, NULL) == IMPEL_OK);
     redis_url_release(&url);
-    CHECK(redis_url_parse("///a%00b", true, &url, NULL) == IMPEL_ERR_INVALID);
-    CHECK(redis_url_parse("//:hunter2%zz@h", false, &url, &err) == IMPEL_ERR_INVALID);
+    CHECK(redis_url_parse("unix", "///a%00b", &url, NULL) == IMPEL_ERR_INVALID);
+    CHECK(redis_url_parse("redis", "//:hunter2%zz@h", &url, &err) == IMPEL_ERR_INVALID);
     CHECK(strstr(err.text, "hunter2") == NULL);
 }
 

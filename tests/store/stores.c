@@ -4,7 +4,11 @@
 #include "store/model.h"
 #include "store/suite.h"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -126,6 +130,9 @@ static void end_server(void)
     redis_server_end(&server);
 }
 
+/* With TLS: where it listens, and the certificate that is its own authority. */
+static char tls_url[96];
+
 static struct store *redis_open_again(void *context, const struct store_env *env)
 {
     struct impel_error err = {0};
@@ -134,6 +141,7 @@ static struct store *redis_open_again(void *context, const struct store_env *env
 
     (void)context;
     (void)snprintf(url, sizeof(url), "unix://%s", server.socket);
+    memcpy(url, tls_url, tls_url[0] != '\0' ? sizeof(url) : 0);
     if (store_open(url, env, &store, &err) < 0) {
         printf("# %s: %s\n", url, err.text);
         return NULL;
@@ -146,18 +154,9 @@ static void ignore_done(struct request *request)
     (void)request;
 }
 
-static struct store *
-server_open(void **context, const struct store_env *env, const char **why, bool impel)
+static struct store *server_emptied(void **context, const struct store_env *env)
 {
     struct impel_bytes args[] = {bytes_of("FLUSHALL")};
-
-    if (server.pid == 0) {
-        *why = impel ? redis_server_start_impel(&server) : redis_server_start(&server, NULL);
-        if (*why != NULL) {
-            return NULL;
-        }
-        (void)atexit(end_server);
-    }
     struct store *store = redis_open_again(NULL, env);
     struct request *request = request_new(REQUEST_CALL);
     CHECK(store != NULL && request != NULL);
@@ -168,6 +167,76 @@ server_open(void **context, const struct store_env *env, const char **why, bool 
     request_free(request);
     *context = &server;
     return store;
+}
+
+static struct store *
+server_open(void **context, const struct store_env *env, const char **why, bool impel)
+{
+    if (server.pid == 0) {
+        *why = impel ? redis_server_start_impel(&server) : redis_server_start(&server, NULL);
+        if (*why != NULL) {
+            return NULL;
+        }
+        (void)atexit(end_server);
+    }
+    return server_emptied(context, env);
+}
+
+/* A port that nobody has now. */
+static unsigned free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(address);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    CHECK(bind(fd, (struct sockaddr *)&address, size) == 0);
+    CHECK(getsockname(fd, (struct sockaddr *)&address, &size) == 0);
+    close(fd);
+    return ntohs(address.sin_port);
+}
+
+/* The files of TLS are made in the folder of a server that then starts once more. */
+static const char *start_tls(void)
+{
+    char command[512], cert[48], key[48], port[8];
+    const char *args[] = {"--tls-port",
+                          port,
+                          "--tls-cert-file",
+                          cert,
+                          "--tls-key-file",
+                          key,
+                          "--tls-ca-cert-file",
+                          cert,
+                          "--tls-auth-clients",
+                          "no",
+                          NULL};
+    const char *why = redis_server_start(&server, NULL);
+
+    if (why != NULL) {
+        return why;
+    }
+    (void)atexit(end_server);
+    redis_server_kill(&server);
+    (void)snprintf(cert, sizeof(cert), "%s/cert", server.folder);
+    (void)snprintf(key, sizeof(key), "%s/key", server.folder);
+    (void)snprintf(port, sizeof(port), "%u", free_port());
+    (void)snprintf(command, sizeof(command),
+                   "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "
+                   "/CN=localhost -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -days 2 "
+                   "-keyout %s -out %s >/dev/null 2>&1",
+                   key, cert);
+    if (system(command) != 0) { // NOLINT(cert-env33-c)
+        redis_server_end(&server);
+        return "no openssl command here";
+    }
+    (void)snprintf(tls_url, sizeof(tls_url), "rediss://localhost:%s?tls_ca=%s", port, cert);
+    return redis_server_again(&server, args);
+}
+
+static struct store *rediss_open(void **context, const struct store_env *env, const char **why)
+{
+    *why = server.pid == 0 ? start_tls() : NULL;
+    return *why == NULL ? server_emptied(context, env) : NULL;
 }
 
 static struct store *redis_open(void **context, const struct store_env *env, const char **why)
@@ -214,6 +283,14 @@ const struct suite_store suite_stores[] = {
     {
         .name = "redis",
         .open = redis_open,
+        .open_again = redis_open_again,
+        .remove = redis_remove,
+        .now_ms = boot_now_ms,
+        .pause = real_pause,
+    },
+    {
+        .name = "rediss",
+        .open = rediss_open,
         .open_again = redis_open_again,
         .remove = redis_remove,
         .now_ms = boot_now_ms,

@@ -164,8 +164,12 @@ static void link_lost(void *user, const struct impel_error *why)
     bool passes =
         why->status == IMPEL_ERR_TIMEOUT || (why->status == IMPEL_ERR_PROTOCOL && store->greeted);
     bool no_redis = why->status == IMPEL_ERR_PROTOCOL && !store->greeted;
+    /* As a Redis with TLS does, and a proxy, when somebody begins without. */
+    bool speechless = why->status == IMPEL_ERR_DISCONNECTED && !store->greeted && !store->url.tls &&
+                      link->sent.first == &link->greeting;
     (void)error_set(&err, passes ? IMPEL_ERR_DISCONNECTED : why->status, "redis at %s: %s%s",
-                    store->url.shown, no_redis ? "this is no Redis server: " : "", why->text);
+                    store->url.shown, why->text,
+                    speechless ? ", without a word: if it speaks TLS, rediss:// in the URL" : "");
     link->conn = NULL;
     if (was_up) {
         link->down_since_ms = uv_now(store->loop);
@@ -494,6 +498,20 @@ static int64_t patience_ms(const struct op *op)
     return -1; /* anybody's command: it may block as long as it likes */
 }
 
+/* What came is no reply. An alert (type 21, version 3.x) is what a server with TLS says to a command. */
+static void
+link_garbled(struct link *link, int status, struct impel_bytes input, const struct impel_error *why)
+{
+    bool is_alert = input.size >= 3 && memcmp(input.data, "\x15\x03", 2) == 0;
+    struct impel_error err;
+
+    (void)error_set(
+        &err, status, "%s%s%s",
+        status == IMPEL_ERR_PROTOCOL && !link->store->greeted ? "this is no Redis server: " : "",
+        why->text, is_alert ? "; it speaks TLS: rediss:// in the URL" : "");
+    link_refuse(link, status, err.text);
+}
+
 static size_t link_received(void *user, struct impel_bytes input)
 {
     struct link *link = user;
@@ -502,7 +520,8 @@ static size_t link_received(void *user, struct impel_bytes input)
     size_t taken = 0;
 
     while (link->conn == conn) {
-        struct impel_bytes rest = {(const char *)input.data + taken, input.size - taken};
+        const struct impel_bytes arrived = {(const char *)input.data + taken, input.size - taken};
+        struct impel_bytes rest = arrived;
         struct value reply;
         size_t size = 0;
         int rc = resp_scan_reply(&link->scan, rest, &size, &err);
@@ -515,7 +534,7 @@ static size_t link_received(void *user, struct impel_bytes input)
             rc = error_set(&err, IMPEL_ERR_PROTOCOL, "a reply that nobody asked for");
         }
         if (rc < 0) {
-            link_refuse(link, rc, err.text);
+            link_garbled(link, rc, arrived, &err);
             break;
         }
         link_reply(link, &reply);
@@ -532,17 +551,35 @@ static size_t link_received(void *user, struct impel_bytes input)
 
 /* ---- outside ---- */
 
+int link_tls(const struct redis_url *url, struct tls_context **out, struct impel_error *err)
+{
+    const struct tls_options options = {
+        .cert_file = url->tls_cert, .key_file = url->tls_key, .ca_file = url->tls_ca};
+
+    return tls_context_new(&options, out, err);
+}
+
+/* The files of TLS are read for each connection: certificates are renewed while workers run. */
 static void link_connect(struct link *link)
 {
     struct redis_store *store = link->store;
-    struct net_address address = {store->url.host, store->url.port, store->url.path};
+    struct net_address address = {.host = store->url.host,
+                                  .port = store->url.port,
+                                  .path = store->url.path,
+                                  .tls_name = store->url.tls_name};
     struct net_limits limits = {store->url.connect_timeout_ms, IN_MAX, OUT_MAX};
     struct net_handler handler = {link_opened, link_received, link_lost, link};
+    struct impel_error err;
 
     link->state = LINK_CONNECTING;
+    if (store->url.tls && link_tls(&store->url, &address.tls, &err) < 0) {
+        err.status = IMPEL_ERR_PROTOCOL; /* as what the server does not accept */
+        link_lost(link, &err);
+        return;
+    }
     link->conn = net_connect(store->loop, &address, &limits, &handler);
+    tls_context_free(address.tls);
     if (link->conn == NULL) {
-        struct impel_error err;
         (void)error_set(&err, IMPEL_ERR_NOMEM, "no memory for a connection");
         link_lost(link, &err);
     }

@@ -152,6 +152,8 @@ void store_orphan(struct op *op);
 /* ---- link.c ---- */
 
 void link_init(struct link *link, struct redis_store *store, const char *name);
+/* Reads what a URL with TLS names. */
+int link_tls(const struct redis_url *url, struct tls_context **out, struct impel_error *err);
 void link_start(struct link *link); /* connects, if nothing is under way */
 void link_send(struct link *link, struct op *op);
 void link_flush(struct link *link);

@@ -511,6 +511,16 @@ static int open_loop(struct redis_store *store, struct impel_error *err)
     return IMPEL_OK;
 }
 
+/* Files that cannot be used are told before anything is tried. */
+static int check_tls(const struct redis_url *url, struct impel_error *err)
+{
+    struct tls_context *tls = NULL;
+    int rc = url->tls ? link_tls(url, &tls, err) : IMPEL_OK;
+
+    tls_context_free(tls);
+    return rc;
+}
+
 static int redis_open(const struct store_ops *ops,
                       const char *rest,
                       const struct store_env *env,
@@ -533,7 +543,8 @@ static int redis_open(const struct store_ops *ops,
     for (int i = 0; i < SCRIPT_COUNT; i++) {
         sha1_text(script_table[i].text, store->script_names[i]);
     }
-    int rc = redis_url_parse(rest, strcmp(ops->scheme, "unix") == 0, &store->url, err);
+    int rc = redis_url_parse(ops->scheme, rest, &store->url, err);
+    rc = rc < 0 ? rc : check_tls(&store->url, err);
     rc = rc < 0 ? rc : open_loop(store, err);
     if (rc < 0) {
         redis_url_release(&store->url);
@@ -614,6 +625,22 @@ static int open_valkey(const char *rest,
     return redis_open(&valkey_store_ops, rest, env, out, err);
 }
 
+static int open_rediss(const char *rest,
+                       const struct store_env *env,
+                       struct store **out,
+                       struct impel_error *err)
+{
+    return redis_open(&rediss_store_ops, rest, env, out, err);
+}
+
+static int open_valkeys(const char *rest,
+                        const struct store_env *env,
+                        struct store **out,
+                        struct impel_error *err)
+{
+    return redis_open(&valkeys_store_ops, rest, env, out, err);
+}
+
 static int open_unix(const char *rest,
                      const struct store_env *env,
                      struct store **out,
@@ -634,6 +661,18 @@ const struct store_ops valkey_store_ops = {.scheme = "valkey",
                                            .submit = redis_submit,
                                            .cancel = redis_cancel,
                                            .turn = redis_turn};
+const struct store_ops rediss_store_ops = {.scheme = "rediss",
+                                           .open = open_rediss,
+                                           .close = redis_close,
+                                           .submit = redis_submit,
+                                           .cancel = redis_cancel,
+                                           .turn = redis_turn};
+const struct store_ops valkeys_store_ops = {.scheme = "valkeys",
+                                            .open = open_valkeys,
+                                            .close = redis_close,
+                                            .submit = redis_submit,
+                                            .cancel = redis_cancel,
+                                            .turn = redis_turn};
 const struct store_ops unix_store_ops = {.scheme = "unix",
                                          .open = open_unix,
                                          .close = redis_close,

@@ -9,6 +9,8 @@
 
 extern const struct store_ops redis_store_ops;  /* redis://[user:password@]host[:port][/db] */
 extern const struct store_ops valkey_store_ops; /* the same under its other name */
-extern const struct store_ops unix_store_ops;   /* unix://[user:password@]/path[?db=n] */
+extern const struct store_ops rediss_store_ops; /* the same over TLS, ?tls_ca=FILE ... */
+extern const struct store_ops valkeys_store_ops;
+extern const struct store_ops unix_store_ops; /* unix://[user:password@]/path[?db=n] */
 
 #endif /* IMPEL_STORE_REDIS_STORE_H */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     PORT_DEFAULT = 6379,
@@ -20,8 +21,8 @@ enum {
 static int bad(struct impel_error *err, const char *why)
 {
     return error_set(err, IMPEL_ERR_INVALID,
-                     "the store's URL: %s (redis://[user:password@]host[:port][/db] or "
-                     "unix:///path[?db=n])",
+                     "the store's URL: %s (redis://[user:password@]host[:port][/db], with TLS "
+                     "rediss://, or unix:///path[?db=n])",
                      why);
 }
 
@@ -132,25 +133,76 @@ static int read_password(struct redis_url *url, const char *path, struct impel_e
     return IMPEL_OK;
 }
 
-static int
-parse_option(struct redis_url *url, const char *text, size_t size, struct impel_error *err)
+/* Files are opened at every connection, wherever the program has gone to meanwhile. */
+static int keep_path(char **out, struct impel_error *err)
 {
-    const char *equals = memchr(text, '=', size);
-    size_t name = equals != NULL ? (size_t)(equals - text) : size;
-    struct impel_bytes key = {text, name}, path = {NULL, 0};
-    const char *value = equals != NULL ? equals + 1 : text + size;
-    size_t value_size = (size_t)(text + size - value);
+    char *folder = **out == '/' ? NULL : get_current_dir_name(), *path = NULL;
+
+    if (folder == NULL) {
+        return IMPEL_OK;
+    }
+    int size = asprintf(&path, "%s/%s", folder, *out);
+    free(folder);
+    if (size < 0) {
+        return error_set(err, IMPEL_ERR_NOMEM, "out of memory");
+    }
+    free(*out);
+    *out = path;
+    return IMPEL_OK;
+}
+
+/* 1 = it was one of TLS. */
+static int parse_tls(struct redis_url *url,
+                     struct impel_bytes key,
+                     struct impel_bytes value,
+                     struct impel_error *err)
+{
+    const struct {
+        const char *name;
+        char **member;
+    } options[] = {
+        {"tls_ca", &url->tls_ca},
+        {"tls_cert", &url->tls_cert},
+        {"tls_key", &url->tls_key},
+        {"tls_name", &url->tls_name},
+    };
+    size_t size = 0;
+
+    for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
+        if (!bytes_equal(key, bytes_of(options[i].name))) {
+            continue;
+        }
+        if (!url->tls) {
+            return bad(err, "the options that begin with tls_ are for rediss://");
+        }
+        free(*options[i].member);
+        *options[i].member = unquoted(value.data, value.size, &size);
+        if (*options[i].member == NULL || size == 0 || strlen(*options[i].member) != size) {
+            return bad(err, "an option that begins with tls_ has no value that can be one");
+        }
+        int rc = options[i].member == &url->tls_name ? IMPEL_OK : keep_path(options[i].member, err);
+        return rc < 0 ? rc : 1;
+    }
+    return 0;
+}
+
+static int parse_option(struct redis_url *url,
+                        struct impel_bytes key,
+                        struct impel_bytes value,
+                        struct impel_error *err)
+{
+    struct impel_bytes path = {NULL, 0};
     long db;
 
     if (bytes_equal(key, bytes_of("db"))) {
-        if (parse_number(value, value_size, DB_MAX, &db) < 0) {
+        if (parse_number(value.data, value.size, DB_MAX, &db) < 0) {
             return bad(err, "db is not a number");
         }
         url->db = (int)db;
         return IMPEL_OK;
     }
     if (bytes_equal(key, bytes_of("connect_timeout"))) {
-        if (parse_duration(value, value_size, &url->give_up_ms) < 0) {
+        if (parse_duration(value.data, value.size, &url->give_up_ms) < 0) {
             return bad(err, "connect_timeout is not a duration like 5s");
         }
         if (url->give_up_ms > 0 && url->give_up_ms < url->connect_timeout_ms) {
@@ -159,21 +211,25 @@ parse_option(struct redis_url *url, const char *text, size_t size, struct impel_
         return IMPEL_OK;
     }
     if (bytes_equal(key, bytes_of("timeout"))) {
-        if (parse_duration(value, value_size, &url->reply_timeout_ms) < 0 ||
+        if (parse_duration(value.data, value.size, &url->reply_timeout_ms) < 0 ||
             url->reply_timeout_ms == 0) {
             return bad(err, "timeout is not a duration like 5s");
         }
         return IMPEL_OK;
     }
     if (bytes_equal(key, bytes_of("password_file"))) {
-        int rc = keep(&path, value, value_size, err);
+        int rc = keep(&path, value.data, value.size, err);
         rc = rc < 0 ? rc : read_password(url, path.data, err);
         free((void *)path.data);
         return rc;
     }
+    int rc = parse_tls(url, key, value, err);
+    if (rc != 0) {
+        return rc < 0 ? rc : IMPEL_OK;
+    }
     return error_set(err, IMPEL_ERR_INVALID,
                      "the store's URL: unknown option (there are db, connect_timeout, timeout, "
-                     "password_file)");
+                     "password_file, and with TLS tls_ca, tls_cert, tls_key, tls_name)");
 }
 
 static int parse_options(struct redis_url *url, const char *text, struct impel_error *err)
@@ -181,8 +237,10 @@ static int parse_options(struct redis_url *url, const char *text, struct impel_e
     int rc = IMPEL_OK;
 
     while (rc >= 0 && *text != '\0') {
-        size_t size = strcspn(text, "&");
-        rc = parse_option(url, text, size, err);
+        size_t size = strcspn(text, "&"), name = strcspn(text, "=&");
+        size_t begin = name < size ? name + 1 : size;
+        struct impel_bytes key = {text, name}, value = {text + begin, size - begin};
+        rc = parse_option(url, key, value, err);
         text += size + (text[size] == '&');
     }
     return rc;
@@ -261,15 +319,20 @@ static int show(struct redis_url *url, struct impel_error *err)
     return url->shown == NULL ? error_set(err, IMPEL_ERR_NOMEM, "out of memory") : IMPEL_OK;
 }
 
-int redis_url_parse(const char *rest, bool is_unix, struct redis_url *url, struct impel_error *err)
+int redis_url_parse(const char *scheme,
+                    const char *rest,
+                    struct redis_url *url,
+                    struct impel_error *err)
 {
     const char *at = rest, *end = rest + strcspn(rest, "?");
+    bool is_unix = strcmp(scheme, "unix") == 0;
     size_t size = 0;
 
     *url = (struct redis_url){
         .port = PORT_DEFAULT,
         .connect_timeout_ms = CONNECT_TIMEOUT_MS,
         .reply_timeout_ms = REPLY_TIMEOUT_MS,
+        .tls = strcmp(scheme, "rediss") == 0 || strcmp(scheme, "valkeys") == 0,
     };
     int rc = IMPEL_OK;
     if (strncmp(at, "//", 2) == 0) {
@@ -306,6 +369,10 @@ void redis_url_release(struct redis_url *url)
         explicit_bzero((void *)url->password.data, url->password.size);
     }
     free((void *)url->password.data);
+    free(url->tls_ca);
+    free(url->tls_cert);
+    free(url->tls_key);
+    free(url->tls_name);
     free(url->shown);
     *url = (struct redis_url){.host = NULL};
 }

@@ -16,13 +16,20 @@ struct redis_url {
     int64_t give_up_ms; /* without a connection for this long, requests fail; 0 = with the first
                            attempt that fails */
     int64_t reply_timeout_ms;
-    char *shown; /* "127.0.0.1:6379/0": for people, without secrets */
+    bool tls;
+    char *tls_ca, *tls_cert, *tls_key; /* files, by absolute paths; NULL = not given */
+    char *tls_name;                    /* whose certificate is wanted; NULL = the host's */
+    char *shown;                       /* "127.0.0.1:6379/0": for people, without secrets */
 };
 
-/* Reads what follows "redis:" ("//[user:password@]host[:port][/db]") or, with `is_unix`, "unix:"
- * ("//[user:password@]/path"), and behind a "?" `db=`, `connect_timeout=`, `timeout=` (durations
- * like 500ms, 5s, 1m) and `password_file=`. Percent signs quote as in any URL. */
-int redis_url_parse(const char *rest, bool is_unix, struct redis_url *url, struct impel_error *err);
+/* Reads what follows "redis:", "valkey:" or, with TLS, "rediss:", "valkeys:"
+ * ("//[user:password@]host[:port][/db]"), or "unix:" ("//[user:password@]/path"), and behind a "?"
+ * `db=`, `connect_timeout=`, `timeout=` (durations like 500ms, 5s, 1m) and `password_file=`; with TLS
+ * also `tls_ca=`, `tls_cert=`, `tls_key=` (files) and `tls_name=`. Percent signs quote as in any URL. */
+int redis_url_parse(const char *scheme,
+                    const char *rest,
+                    struct redis_url *url,
+                    struct impel_error *err);
 void redis_url_release(struct redis_url *url);
 
 #endif /* IMPEL_STORE_REDIS_URL_H */
