@@ -304,13 +304,13 @@ def large_entries_need_the_memory_of_a_few(tmp):
     if SLOWNESS > 1:
         skip("sanitizers have their own memory")
     server, r = on_redis(tmp)
-    large = "x" * (8 << 20)
+    large = "x" * (4 << 20)
     for i in range(24):
         r.xadd("large", {"n": large}, id="1-%d" % (i + 1))
     one, two = "lmdb:%s/one?sync=process" % tmp, "lmdb:%s/two?sync=process" % tmp
 
     def copy_in_little(source, target, name):
-        done = run(limit_memory(impel_argv("copy", "--from", source, "--to", target, "--stream", name), 200),
+        done = run(limit_memory(impel_argv("copy", "--from", source, "--to", target, "--stream", name), 110),
                    deadline_s=90)
         equal((done.code, done.out.count("copied")), (0, 1), done.err)
     copy_in_little(server, one, "large")
