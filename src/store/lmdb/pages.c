@@ -39,7 +39,7 @@ enum {
     NODE_DUPLICATES = 4,
     DB_INTEGER_KEYS = 8, /* the list of free pages has them, the others no flag */
     DB_FLAGS = 0x7f,     /* above are the environment's */
-    DEPTH_MAX = 32, /* LMDB's own limit */
+    DEPTH_MAX = 32,      /* LMDB's own limit */
     LMDB_FILE_VERSION = 1,
 };
 #define LMDB_FILE_MAGIC 0xBEEFC0DEU
