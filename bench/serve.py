@@ -8,7 +8,7 @@ which acknowledges in the order of the entries, as workers do, and not at random
 redis-server without persistence; the ratios aimed at are 1.0, 1.3 and 1.5. With --full: ?sync=full
 beside appendfsync always; 2 times. The two sides take turns and the median of the rounds counts. A
 second ratio compares processor time per request, which says more where other programs run.
---sizes: what a command costs at 10^3, 10^5 and 10^6 entries, all of them pending (one client, pipeline
+--sizes: what a command costs at 10^3, 10^5 and 10^7 entries (--largest), all of them pending (one client, pipeline
 16); it should not grow. Each side reads, claims and acknowledges what it has been given itself.
 --large: a file of 10^7 entries of 100 bytes (--largest), served anew: how long until it answers, and what
 it then holds in memory of its own; aimed at are 1 s and 64 MiB. Ends with 1 where that is missed.
@@ -28,6 +28,7 @@ import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
+LOADER = HERE.parent / "build" / "bench" / "load"
 AIMS = {1: 1.0, 16: 1.3, 128: 1.5}
 REQUESTS = {1: 20000, 16: 100000, 128: 200000}
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -76,32 +77,34 @@ class Side:
         """A stream of so many entries, the first `pending` of them with consumer `c`."""
         self.call("FLUSHALL")
         self.call("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
-        step = 1000
-        for first in range(0, count, step):
-            size = min(step, count - first)
-            self.socket.sendall(b"".join(encode("XADD", "s", "%d-1" % (first + n + 1), "f", "v" * 16)
-                                         for n in range(size)))
-            for _ in range(size):
-                self.reply()
-        for first in range(0, pending, step):
-            self.call("XREADGROUP", "GROUP", "g", "c", "COUNT", min(step, pending - first), "STREAMS", "s", ">")
+        if count > 0:
+            self.load(["xadd", "s", "__seq__-1", "f", "v" * 16], count, 128, 1)
+        read = ["xreadgroup", "group", "g", "c", "count"]
+        if pending >= 1000:
+            self.load([*read, "1000", "streams", "s", ">"], pending // 1000, 4, 1)
+        if pending % 1000 > 0:
+            self.call(*read, pending % 1000, "streams", "s", ">")
+
+    def load(self, words, requests, pipeline, clients):
+        argv = [str(LOADER), self.path, str(clients), str(pipeline), str(requests), *words]
+        return subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout.decode()
 
     def processor_s(self):
         with open("/proc/%d/stat" % self.process.pid, encoding="ascii") as stat:
             fields = stat.read().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / TICKS
 
-    def measure(self, words, requests, pipeline, clients, load=None):
+    def measure(self, words, requests, pipeline, clients, ours=False):
         """Requests a second, and microseconds of the server's processor for each."""
         before = self.processor_s()
-        if load is None:
+        if ours:
+            out = self.load([word.replace("__rand_int__", "__seq__") for word in words], requests, pipeline, clients)
+            speed = re.findall(r"([0-9.]+)", out)
+        else:
             argv = ["redis-benchmark", "-s", self.path, "-c", str(clients), "-n", str(requests),
                     "-P", str(pipeline), "-r", str(requests), "-q", *words]
-        else:
-            argv = [load, self.path, str(clients), str(pipeline), str(requests),
-                    *(word.replace("__rand_int__", "__seq__") for word in words)]
-        out = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout.decode()
-        speed = re.findall(r"([0-9.]+)" if load else r"([0-9.]+) requests per second", out)
+            out = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout.decode()
+            speed = re.findall(r"([0-9.]+) requests per second", out)
         return float(speed[-1]), (self.processor_s() - before) * 1e6 / requests
 
     def end(self):
@@ -121,12 +124,12 @@ def rows(requests):
 
 
 def compare(sides, options):
-    for load in (None, str(pathlib.Path(options.impel).parent / "bench" / "load")):
-        print("# %s" % ("our own loader" if load else "redis-benchmark"))
-        compare_by(load, sides, options)
+    for own in (False, True):
+        print("# %s" % ("our own loader" if own else "redis-benchmark"))
+        compare_by(own, sides, options)
 
 
-def compare_by(load, sides, options):
+def compare_by(own, sides, options):
     ours, theirs = sides
     print("%-11s %8s %12s %12s %8s %8s %7s" % ("command", "pipeline", ours.name, theirs.name, "speed", "cpu", "aim"))
     for pipeline, requests in REQUESTS.items():
@@ -136,7 +139,7 @@ def compare_by(load, sides, options):
             for number in range(options.rounds):
                 for side in sides if number % 2 == 0 else reversed(sides):
                     side.fill(entries, pending)
-                    got[side].append(side.measure(words, requests, pipeline, 50, load))
+                    got[side].append(side.measure(words, requests, pipeline, 50, own))
             speed = {side: statistics.median(x[0] for x in got[side]) for side in sides}
             cost = {side: statistics.median(x[1] for x in got[side]) for side in sides}
             print("%-11s %8d %10d/s %10d/s %7.2fx %7.2fx %6.1fx" % (
@@ -147,7 +150,7 @@ def compare_by(load, sides, options):
 def sizes(sides, options):
     print("%-14s %10s %14s %14s   microseconds of processor a request" % (
         "command", "entries", sides[0].name, sides[1].name))
-    for count in [10 ** 3, 10 ** 5, options.largest]:
+    for count in sorted({10 ** 3, 10 ** 5, options.largest}):
         for side in sides:
             side.fill(count, count)
         for name, words, requests in [
@@ -202,9 +205,8 @@ def main():
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--sizes", action="store_true")
     parser.add_argument("--large", action="store_true")
-    parser.add_argument("--largest", type=int)
+    parser.add_argument("--largest", type=int, default=10 ** 7)
     options = parser.parse_args()
-    options.largest = options.largest or (10 ** 7 if options.large else 10 ** 6)
     redis = shutil.which("redis-server") or shutil.which("redis-check-rdb")
     if redis is None or shutil.which("redis-benchmark") is None:
         sys.exit("serve.py: redis-server or redis-benchmark is missing (Debian: redis-tools)")
