@@ -304,19 +304,28 @@ static void wire_arrived(struct net_conn *conn, struct impel_bytes bytes)
                                            : err.text);
 }
 
+/* The connection is no more. A server that means something else by a client's hello may close it as well
+ * as break it off, and that may be seen by who reads or who writes. */
+static void conn_lost(struct net_conn *conn, int why)
+{
+    if (conn->state == CONN_SECURING) {
+        conn_fail(conn, IMPEL_ERR_DISCONNECTED,
+                  "the server closed the connection during the TLS handshake: does it speak TLS on "
+                  "this port?");
+    } else {
+        conn_fail(conn, IMPEL_ERR_DISCONNECTED,
+                  why == UV_EOF ? "the server closed the connection" : uv_strerror(why));
+    }
+}
+
 static void nothing_arrives(struct net_conn *conn, ssize_t why)
 {
     if (why == UV_ENOBUFS) {
         bool over = conn->in.size >= conn->limits.in_max;
         conn_fail(conn, over ? IMPEL_ERR_LIMIT : IMPEL_ERR_NOMEM,
                   over ? "the server sends more than is allowed" : "no memory for a reply");
-    } else if (why == UV_EOF && conn->state == CONN_SECURING) {
-        conn_fail(conn, IMPEL_ERR_DISCONNECTED,
-                  "the server closed the connection during the TLS handshake: does it speak TLS on "
-                  "this port?");
     } else {
-        conn_fail(conn, IMPEL_ERR_DISCONNECTED,
-                  why == UV_EOF ? "the server closed the connection" : uv_strerror((int)why));
+        conn_lost(conn, (int)why);
     }
 }
 
@@ -347,7 +356,7 @@ static void write_done(uv_write_t *write, int status)
     conn->writing = false;
     buf_clear(&conn->flight);
     if (status < 0 && conn->state != CONN_CLOSING) {
-        conn_fail(conn, IMPEL_ERR_DISCONNECTED, uv_strerror(status));
+        conn_lost(conn, status);
     } else {
         net_flush(conn);
     }
@@ -432,7 +441,7 @@ void net_flush(struct net_conn *conn)
     }
     int rc = bytes->size > 0 ? conn_write(conn, bytes) : 0;
     if (rc < 0) {
-        conn_fail(conn, IMPEL_ERR_DISCONNECTED, uv_strerror(rc));
+        conn_lost(conn, rc);
     }
 }
 

@@ -369,7 +369,7 @@ def look(r, name):
 
 
 # Of the moments at which a copy can be killed every so manieth is tried, from a random one on; all in the long tests.
-STRIDE = int(os.environ.get("IMPEL_TEST_STRIDE", "6"))
+STRIDE = int(os.environ.get("IMPEL_TEST_STRIDE", "6" if SLOWNESS == 1 else "20"))
 
 
 def kill_at_moments(source, names, target, way_of, from_there=False):

@@ -48,7 +48,7 @@ bool block_open(struct block *block, struct impel_id first, MDB_val row)
         return true;
     }
     if (row.mv_size % BLOCK_UNIT != 0 || row.mv_size > BLOCK_SIZE_MAX ||
-        row.mv_size < 3U * BLOCK_UNIT) {
+        row.mv_size < (size_t)3 * BLOCK_UNIT) {
         return false;
     }
     memcpy(&block->head, row.mv_data, sizeof(block->head));

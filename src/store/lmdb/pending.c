@@ -42,7 +42,7 @@ int block_read_gone(struct lmdb_txn *txn, uint64_t group, struct block *block)
         return damaged(txn);
     }
     memcpy(block->gone, value.mv_data, sizeof(block->gone));
-    for (size_t i = block->head.count; i < 64U * BLOCK_GONE_WORDS; i++) {
+    for (size_t i = block->head.count; i < (size_t)64 * BLOCK_GONE_WORDS; i++) {
         if (!block_is_live(block, i)) {
             return damaged(txn);
         }
@@ -455,17 +455,13 @@ static int pending_take_out(struct lmdb_txn *txn, struct block *block, size_t in
 {
     struct impel_id first = block->first;
     struct block_moved moved;
-    int rc = txn->status;
 
     block_remove(block, index, &moved);
     size_t live = block_live(block);
-    if (live == 0) {
-        rc = pending_row_delete(txn, block);
-    } else if (block->room > BLOCK_SPARSE_ROOM && live <= block->room / BLOCK_SPARSE_PART) {
-        rc = pending_rebuild(txn, block, NULL);
-    } else {
-        rc = write_gone(txn);
-    }
+    bool sparse = block->room > BLOCK_SPARSE_ROOM && live <= block->room / BLOCK_SPARSE_PART;
+    int rc = live == 0 ? pending_row_delete(txn, block)
+             : sparse  ? pending_rebuild(txn, block, NULL)
+                       : write_gone(txn);
     return rc < 0 ? rc : owned_rows(txn, first, &moved);
 }
 
