@@ -27,6 +27,7 @@
 enum {
     OPEN_LOCK_MS = 10000,      /* how long an opener waits for one that has the lock */
     OPEN_LOCK_MOST_MS = 60000, /* and for all of them */
+    CLOSE_LOCK_MS = 500,       /* a close goes on without it then */
     LOCK_FILE_SIZE = 4096 + ENV_READERS_MAX * 64, /* LMDB's head, and a cache line a reader */
     DISK_FULL_SIZE = 1 << 20,                     /* less than this is left on a full disk */
 };
@@ -463,13 +464,31 @@ static int env_open_mdb(struct lmdb_env *env, uint64_t map_size, struct impel_er
     return explain_mdb(env, code, err);
 }
 
+/* Under the lock, as it was opened: whoever closes last destroys LMDB's own locks (from 0.9.30 on), and
+ * one who is opening just then would find them so: "Invalid argument". Not for ever where somebody who
+ * is stopped has the lock. */
+static void env_close_mdb(struct lmdb_env *env)
+{
+    bool own = atomic_load(&env->side.header->holder) == getpid(); /* a compaction */
+    bool locked = false;
+
+    for (int i = 0; !own && !locked && i < CLOSE_LOCK_MS / SIDE_LOCK_MS; i++) {
+        locked = side_lock(&env->side) >= 0;
+    }
+    mdb_env_close(env->mdb);
+    env->mdb = NULL;
+    if (locked) {
+        side_unlock(&env->side);
+    }
+}
+
 static void env_free(struct lmdb_env *env)
 {
     if (env == NULL) {
         return;
     }
     if (env->mdb != NULL) {
-        mdb_env_close(env->mdb);
+        env_close_mdb(env);
     }
     files_leave(env); /* before the side file, by which the next opener tells that it is alone */
     side_close(&env->side);
