@@ -141,6 +141,16 @@ bool block_is_live(const struct block *block, size_t index)
     return (block->gone[index / 64] >> index % 64 & 1) == 0;
 }
 
+size_t block_find_live(struct block *block, struct impel_id id)
+{
+    size_t index = block_find(block, id);
+
+    return index < block->head.count && block_is_live(block, index) &&
+                   id_equal(block_id(block, index), id)
+               ? index
+               : block->head.count;
+}
+
 size_t block_live(const struct block *block)
 {
     size_t live = block->head.count;

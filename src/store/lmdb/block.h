@@ -74,6 +74,8 @@ size_t block_live(const struct block *block);
 /* The number of the first slot at or behind an ID, gone or not; `count` if there is none. */
 size_t block_find(struct block *block, struct impel_id id);
 struct impel_id block_id(const struct block *block, size_t index);
+/* The number of the live slot of an ID; `count` if there is none. */
+size_t block_find_live(struct block *block, struct impel_id id);
 bool block_is_live(const struct block *block, size_t index);
 /* The first slot from `index` on that is live, and `owner`'s unless that is 0; `count` if none. */
 size_t block_next(const struct block *block, size_t index, uint64_t owner);

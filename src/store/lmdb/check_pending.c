@@ -45,9 +45,8 @@ bool check_pending_get(struct checking *checking,
         !open_row(checking, key, value, &block)) {
         return false;
     }
-    size_t index = block_find(&block, id);
-    return index < block.head.count && block_is_live(&block, index) &&
-           block_read(&block, index, out) && id_equal(out->id, id);
+    size_t index = block_find_live(&block, id);
+    return index < block.head.count && block_read(&block, index, out);
 }
 
 static uint64_t live_of(const struct block *block, uint64_t owner)

@@ -184,9 +184,8 @@ int lmdb_pending_get(struct lmdb_txn *txn,
     if (rc < 0) {
         return rc;
     }
-    size_t index = block_find(block, id);
-    if (index == block->head.count || !block_is_live(block, index) ||
-        !id_equal(block_id(block, index), id)) {
+    size_t index = block_find_live(block, id);
+    if (index == block->head.count) {
         return IMPEL_ERR_NOT_FOUND;
     }
     return pending_read(txn, block, index, out);
@@ -471,11 +470,9 @@ int lmdb_pending_delete(struct lmdb_txn *txn,
 {
     struct block *block = NULL;
     int rc = pending_row_at(txn, group->number, old->id, &block);
-    size_t index = rc < 0 ? 0 : block_find(block, old->id);
+    size_t index = rc < 0 ? 0 : block_find_live(block, old->id);
 
-    if (rc == IMPEL_ERR_NOT_FOUND ||
-        (rc >= 0 && (index == block->head.count || !block_is_live(block, index) ||
-                     !id_equal(block_id(block, index), old->id)))) {
+    if (rc == IMPEL_ERR_NOT_FOUND || (rc >= 0 && index == block->head.count)) {
         return lmdb_fail(txn, IMPEL_ERR_CORRUPT, "a pending entry is missing in its group");
     }
     group->pending--;
