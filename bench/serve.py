@@ -7,7 +7,9 @@
 which acknowledges in the order of the entries, as workers do, and not at random. Without --full: ?sync=process beside a
 redis-server without persistence; the ratios aimed at are 1.0, 1.3 and 1.5. With --full: ?sync=full
 beside appendfsync always; 2 times. The two sides take turns and the median of the rounds counts. A
-second ratio compares processor time per request, which says more where other programs run.
+second ratio compares processor time per request, which says more where other programs run. A third
+one, with --full, says what there is to reach: bench/peers/flusher.c does nothing but write what it
+gets to a file and flush it, once for each batch, before it answers.
 --sizes: what a command costs at 10^3, 10^5 and 10^7 entries (--largest), all of them pending (one client, pipeline
 16); it should not grow. Each side reads, claims and acknowledges what it has been given itself.
 --large: a file of 10^7 entries of 100 bytes (--largest), served anew: how long until it answers, and what
@@ -75,6 +77,8 @@ class Side:
 
     def fill(self, count, pending):
         """A stream of so many entries, the first `pending` of them with consumer `c`."""
+        if self.name == "flusher":
+            return
         self.call("FLUSHALL")
         self.call("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
         if count > 0:
@@ -130,21 +134,24 @@ def compare(sides, options):
 
 
 def compare_by(own, sides, options):
-    ours, theirs = sides
-    print("%-11s %8s %12s %12s %8s %8s %7s" % ("command", "pipeline", ours.name, theirs.name, "speed", "cpu", "aim"))
+    ours, theirs = sides[:2]
+    print("%-11s %8s %12s %12s %8s %8s %7s%s" % ("command", "pipeline", ours.name, theirs.name, "speed", "cpu", "aim",
+                                                "  flusher" if options.full else ""))
     for pipeline, requests in REQUESTS.items():
         requests = requests // 10 if options.full and pipeline == 1 else requests
         for name, words, entries, pending in rows(requests):
-            got = {side: [] for side in sides}
+            measured = sides[:2] if name == "XRANGE" else sides  # nothing is written, so nothing is flushed
+            got = {side: [] for side in measured}
             for number in range(options.rounds):
-                for side in sides if number % 2 == 0 else reversed(sides):
+                for side in measured if number % 2 == 0 else reversed(measured):
                     side.fill(entries, pending)
                     got[side].append(side.measure(words, requests, pipeline, 50, own))
-            speed = {side: statistics.median(x[0] for x in got[side]) for side in sides}
-            cost = {side: statistics.median(x[1] for x in got[side]) for side in sides}
-            print("%-11s %8d %10d/s %10d/s %7.2fx %7.2fx %6.1fx" % (
+            speed = {side: statistics.median(x[0] for x in got[side]) for side in measured}
+            cost = {side: statistics.median(x[1] for x in got[side]) for side in measured}
+            most = "".join(" %7.2fx" % (speed[side] / speed[theirs]) for side in measured[2:])
+            print("%-11s %8d %10d/s %10d/s %7.2fx %7.2fx %6.1fx%s" % (
                 name, pipeline, speed[ours], speed[theirs], speed[ours] / speed[theirs],
-                cost[theirs] / max(cost[ours], 0.01), 2.0 if options.full else AIMS[pipeline]), flush=True)
+                cost[theirs] / max(cost[ours], 0.01), 2.0 if options.full else AIMS[pipeline], most), flush=True)
 
 
 def sizes(sides, options):
@@ -222,6 +229,9 @@ def main():
         sides.append(Side("redis", [str(folder / "redis-server"), "--port", "0", "--unixsocket",
                                     str(folder / "r"), "--dir", str(folder), "--save", "", "--appendonly",
                                     "yes" if options.full else "no", "--appendfsync", "always"], str(folder / "r")))
+        if options.full and not options.sizes:
+            sides.append(Side("flusher", [str(LOADER.parent / "peers" / "flusher"), str(folder / "f"),
+                                          str(folder / "log")], str(folder / "f")))
         print("# %s beside redis-server %s, 50 clients, load %.1f" % (
             "?sync=" + sync, "appendfsync always" if options.full else "without persistence", os.getloadavg()[0]))
         (sizes if options.sizes else compare)(sides, options)
