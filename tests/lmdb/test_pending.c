@@ -72,6 +72,17 @@ static void twin_delete(struct twin *twin, size_t at)
 
 /* ---- transactions ---- */
 
+static void open_consumers(struct world *world, struct twin *twin)
+{
+    char name[24];
+
+    for (size_t i = 0; i < world->consumers; i++) {
+        (void)snprintf(name, sizeof(name), "c%zu", i);
+        CHECK(lmdb_consumer_open(&world->txn, twin->group, bytes_of(name), &twin->consumers[i]) >=
+              0);
+    }
+}
+
 static void begin(struct world *world)
 {
     struct impel_error err = {0};
@@ -88,21 +99,24 @@ static void begin(struct world *world)
                                    &twin->group);
         }
         CHECK(rc >= 0);
-        for (size_t c = 0; c < world->consumers; c++) {
-            (void)snprintf(name, sizeof(name), "c%zu", c);
-            CHECK(lmdb_consumer_open(&world->txn, twin->group, bytes_of(name),
-                                     &twin->consumers[c]) >= 0);
-        }
+        open_consumers(world, twin);
     }
+}
+
+/* No rule of the rows may fail hard. */
+static void still_good(const struct world *world, int number)
+{
+    if (world->txn.status < 0) {
+        printf("# seed %" PRIu64 ", step %d: %s\n", world->seed, number, world->txn.error.text);
+    }
+    CHECK(world->txn.status >= 0);
 }
 
 static void commit(struct world *world)
 {
     struct impel_error err = {0};
 
-    if (world->txn.status < 0) {
-        printf("# seed %" PRIu64 ": %s\n", world->seed, world->txn.error.text);
-    }
+    still_good(world, STEPS);
     CHECK(env_commit(world->handle->file, &world->txn, &err) == IMPEL_OK);
     if (check_contents(world->handle->file, NULL, NULL, &err) != IMPEL_OK) {
         printf("# seed %" PRIu64 ": %s\n", world->seed, err.text);
@@ -315,6 +329,19 @@ static void consumer_leaves(struct world *world, struct twin *twin)
           1);
 }
 
+/* What happens seldom. */
+static void turn_over(struct world *world, struct twin *twin)
+{
+    if (draw(world, 20) == 0) {
+        consumer_leaves(world, twin);
+    } else if (draw(world, 200) == 0) {
+        CHECK(lmdb_group_order(&world->txn, twin->group) >= 0);
+    } else if (draw(world, 10) == 0) {
+        commit(world);
+        begin(world);
+    }
+}
+
 static void step(struct world *world)
 {
     struct twin *twin = &world->twins[draw(world, GROUPS)];
@@ -339,14 +366,7 @@ static void step(struct world *world)
         }
         break;
     case 6:
-        if (draw(world, 20) == 0) {
-            consumer_leaves(world, twin);
-        } else if (draw(world, 200) == 0) {
-            CHECK(lmdb_group_order(&world->txn, twin->group) >= 0);
-        } else if (draw(world, 10) == 0) {
-            commit(world);
-            begin(world);
-        }
+        turn_over(world, twin);
         break;
     case 7:
         if (twin->count > 0) {
@@ -387,10 +407,7 @@ static void run_world(uint64_t seed)
     begin(world);
     for (int i = 0; i < STEPS; i++) {
         step(world);
-        if (world->txn.status < 0) {
-            printf("# seed %" PRIu64 ", step %d: %s\n", seed, i, world->txn.error.text);
-            CHECK(!"a hard error");
-        }
+        still_good(world, i);
     }
     commit(world);
     side_unlock(&world->handle->file->side);
