@@ -1,4 +1,4 @@
-/* env.c -- opening a file once per process, and its transactions.
+/* env.c -- opening a file once per process, and closing it.
  *
  * Order of opening: the folder and the file are looked at, the side file is made or joined (which
  * refuses processes that must not share), LMDB's environment is opened, and under our lock the
@@ -6,11 +6,7 @@
  * appears in one commit. */
 #include "store/lmdb/env.h"
 
-#include "store/lmdb/check.h"
-
-#include <sys/random.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +25,6 @@ enum {
     OPEN_LOCK_MOST_MS = 60000, /* and for all of them */
     CLOSE_LOCK_MS = 500,       /* a close goes on without it then */
     LOCK_FILE_SIZE = 4096 + ENV_READERS_MAX * 64, /* LMDB's head, and a cache line a reader */
-    DISK_FULL_SIZE = 1 << 20,                     /* less than this is left on a full disk */
 };
 
 static struct {
@@ -72,309 +67,6 @@ static void registry_once(void)
 bool env_forked(const struct lmdb_env *env)
 {
     return env->generation != registry.generation;
-}
-
-/* ---- transactions ---- */
-
-uint64_t env_commit_number(struct lmdb_env *env)
-{
-    MDB_envinfo info = {0};
-
-    if (files_uncut(env)) {
-        (void)mdb_env_info(env->mdb, &info);
-    }
-    return info.me_last_txnid;
-}
-
-void env_clear_readers(struct lmdb_env *env, bool force)
-{
-    int64_t now_ms = side_now_ms();
-
-    if (force || now_ms - atomic_load(&env->readers_checked_ms) >= ENV_READERS_CHECK_MS) {
-        int dead = 0;
-        atomic_store(&env->readers_checked_ms, now_ms);
-        (void)mdb_reader_check(env->mdb, &dead);
-    }
-}
-
-/* Commits reach the disk, or only the kernel, as the strongest of all openers wants it. */
-static void follow_sync(struct lmdb_env *env)
-{
-    bool nosync = atomic_load(&env->side.header->sync) == SIDE_SYNC_PROCESS;
-
-    if (nosync != atomic_load(&env->nosync)) {
-        mdb_env_set_flags(env->mdb, MDB_NOSYNC, nosync ? 1 : 0);
-        atomic_store(&env->nosync, nosync);
-    }
-}
-
-/* LMDB gives up an environment for good when it could not take back a half-written meta page. */
-static int explain_mdb(struct lmdb_env *env, int code, struct impel_error *err)
-{
-    if (code == MDB_PANIC) {
-        atomic_store(&env->panicked, true);
-        return files_check_data(env, err);
-    }
-    return env_explain(env, lmdb_status_of(code), mdb_strerror(code), err);
-}
-
-int env_begin_write(struct lmdb_env *env, struct lmdb_txn *txn, struct impel_error *err)
-{
-    MDB_txn *mdb = NULL;
-    int rc = files_check(env, err);
-
-    if (rc < 0) {
-        return rc;
-    }
-    env_clear_readers(env, false);
-    follow_sync(env);
-    int code = mdb_txn_begin(env->mdb, NULL, 0, &mdb);
-    if (code == MDB_MAP_RESIZED) {
-        return error_set(err, IMPEL_ERR_FULL,
-                         "%s: another process has made the file larger than this one's map: open "
-                         "it with a larger ?map=",
-                         env->path);
-    }
-    if (code != 0) {
-        return explain_mdb(env, code, err);
-    }
-    lmdb_txn_init(txn, mdb, env->dbi, true);
-    room_begin(env, txn);
-    return IMPEL_OK;
-}
-
-void env_abort(struct lmdb_txn *txn)
-{
-    lmdb_txn_release(txn);
-    mdb_txn_abort(txn->mdb);
-    txn->mdb = NULL;
-}
-
-int env_commit(struct lmdb_env *env, struct lmdb_txn *txn, struct impel_error *err)
-{
-    bool wake = txn->signal || env->side.owner_died;
-    int rc = lmdb_txn_flush(txn);
-
-    if (rc < 0) {
-        struct impel_error cause = txn->error;
-        env_abort(txn);
-        return env_explain(env, rc, cause.text, err);
-    }
-    rc = files_check_data(env, err);
-    if (rc < 0) {
-        env_abort(txn);
-        return rc;
-    }
-    lmdb_txn_release(txn);
-    int code = mdb_txn_commit(txn->mdb);
-    txn->mdb = NULL;
-    if (code == EINVAL) { /* a page whose place is none */
-        return env_explain(env, IMPEL_ERR_CORRUPT, mdb_strerror(code), err);
-    }
-    if (code != 0) {
-        return explain_mdb(env, code, err);
-    }
-    if (wake) {
-        env->side.owner_died = false;
-        side_wake(&env->side);
-    }
-    return IMPEL_OK;
-}
-
-int env_begin_read(struct lmdb_env *env,
-                   MDB_txn **cache,
-                   struct lmdb_txn *txn,
-                   struct impel_error *err)
-{
-    int rc = files_check(env, err);
-
-    if (rc < 0) {
-        return rc;
-    }
-    int code =
-        *cache != NULL ? mdb_txn_renew(*cache) : mdb_txn_begin(env->mdb, NULL, MDB_RDONLY, cache);
-
-    if (code == MDB_READERS_FULL) {
-        env_clear_readers(env, true);
-        code = mdb_txn_begin(env->mdb, NULL, MDB_RDONLY, cache);
-    }
-    if (code != 0) {
-        return explain_mdb(env, code, err);
-    }
-    lmdb_txn_init(txn, *cache, env->dbi, false);
-    return IMPEL_OK;
-}
-
-void env_end_read(struct lmdb_txn *txn)
-{
-    lmdb_txn_release(txn);
-    mdb_txn_reset(txn->mdb);
-    txn->mdb = NULL;
-}
-
-int env_explain(struct lmdb_env *env, int status, const char *text, struct impel_error *err)
-{
-    struct statvfs fs;
-
-    if ((status == IMPEL_ERR_IO || status == IMPEL_ERR_FULL) && statvfs(env->path, &fs) == 0 &&
-        fs.f_bavail * fs.f_frsize < DISK_FULL_SIZE) {
-        return error_set(err, IMPEL_ERR_FULL, "%s: the disk is full: make room, then it goes on",
-                         env->path);
-    }
-    if (status == IMPEL_ERR_FULL) {
-        return error_set(err, status,
-                         "%s: the store is full (%s): trim, ack, or open it with a larger ?map=",
-                         env->path, text);
-    }
-    if (status == IMPEL_ERR_CORRUPT) {
-        return error_set(err, status, "%s is damaged (%s): see `impel check`", env->path, text);
-    }
-    return error_set(err, status, "%s: %s", env->path, text);
-}
-
-/* ---- the format ---- */
-
-static int format_new(struct lmdb_txn *txn)
-{
-    uint8_t letter = 'm';
-
-    txn->meta = (struct disk_meta){
-        .magic = LMDB_FORMAT_MAGIC,
-        .version = LMDB_FORMAT_FIRST,
-        .order = LMDB_FORMAT_ORDER,
-        .next_number = NUMBER_FIRST,
-    };
-    if (getrandom(txn->meta.identity, sizeof(txn->meta.identity), 0) !=
-        (ssize_t)sizeof(txn->meta.identity)) {
-        return lmdb_fail(txn, IMPEL_ERR_IO, "no random number for a new file");
-    }
-    return row_put(txn, DB_CATALOG, (MDB_val){1, &letter},
-                   (MDB_val){sizeof(txn->meta), &txn->meta});
-}
-
-static int format_open(struct lmdb_env *env, struct lmdb_txn *txn, bool *is_new)
-{
-    MDB_dbi main_dbi = 0;
-    MDB_stat stat = {0};
-    int code = mdb_dbi_open(txn->mdb, NULL, 0, &main_dbi);
-
-    code = code != 0 ? code : mdb_stat(txn->mdb, main_dbi, &stat);
-    if (code != 0) {
-        return lmdb_fail_mdb(txn, code, "its list of databases");
-    }
-    *is_new = stat.ms_entries == 0;
-    for (int db = 0; db < DB_COUNT; db++) {
-        code = mdb_dbi_open(txn->mdb, lmdb_database_names[db], *is_new ? MDB_CREATE : 0,
-                            &env->dbi[db]);
-        if (code == MDB_NOTFOUND) {
-            return lmdb_fail(txn, IMPEL_ERR_CORRUPT,
-                             "an LMDB file, but not an Impel store: it has no '%s'",
-                             lmdb_database_names[db]);
-        }
-        if (code != 0) {
-            return lmdb_fail_mdb(txn, code, lmdb_database_names[db]);
-        }
-    }
-    int rc = *is_new ? format_new(txn) : catalog_meta(txn);
-    if (rc >= 0 && !*is_new && txn->meta.magic != LMDB_FORMAT_MAGIC) {
-        return lmdb_fail(txn, IMPEL_ERR_CORRUPT, "the file's own row is damaged");
-    }
-    if (rc >= 0 && txn->meta.version > LMDB_FORMAT_VERSION) {
-        return lmdb_fail(txn, IMPEL_ERR_VERSION,
-                         "its format is version %u, this program knows up to %d: use the newer "
-                         "program",
-                         txn->meta.version, LMDB_FORMAT_VERSION);
-    }
-    if (rc >= 0 && txn->meta.order != LMDB_FORMAT_ORDER) {
-        return lmdb_fail(txn, IMPEL_ERR_VERSION, "it was written by a machine of other byte order");
-    }
-    txn->meta_known = true;
-    return rc;
-}
-
-/* Says in the file, synced, whether what follows will be. */
-static int format_mark(struct lmdb_env *env, bool loose, struct impel_error *err)
-{
-    struct lmdb_txn txn;
-
-    mdb_env_set_flags(env->mdb, MDB_NOSYNC, 0);
-    atomic_store(&env->nosync, false);
-    int code = loose ? 0 : mdb_env_sync(env->mdb, 1); /* what was written loosely until now */
-    if (code != 0) {
-        return explain_mdb(env, code, err);
-    }
-    int rc = env_begin_write(env, &txn, err);
-    if (rc < 0) {
-        return rc;
-    }
-    mdb_env_set_flags(env->mdb, MDB_NOSYNC, 0);
-    atomic_store(&env->nosync, false);
-    if (catalog_meta(&txn) >= 0) {
-        txn.meta.loose = loose;
-        side_boot(txn.meta.boot);
-        txn.meta_dirty = true;
-    }
-    return env_commit(env, &txn, err);
-}
-
-/* What follows from how the file was written last, and how it will be written now. */
-static int format_sync(struct lmdb_env *env, const struct disk_meta *meta, struct impel_error *err)
-{
-    uint8_t boot[SIDE_BOOT_SIZE];
-    bool loose = atomic_load(&env->side.header->sync) == SIDE_SYNC_PROCESS;
-
-    side_boot(boot);
-    if (meta->loose != 0 && memcmp(boot, meta->boot, sizeof(boot)) != 0) {
-        struct impel_error found = {0};
-        int rc = check_contents(env, NULL, NULL, &found);
-        if (rc < 0 && rc != IMPEL_ERR_CORRUPT) {
-            return error_set(err, rc, "%s", found.text); /* it could not be looked at */
-        }
-        if (rc < 0) {
-            return error_set(err, IMPEL_ERR_CORRUPT,
-                             "%s was written with sync=process and the machine went down: %s; see "
-                             "`impel check`",
-                             env->path, found.text);
-        }
-    }
-    if (loose == (meta->loose != 0) && (!loose || memcmp(boot, meta->boot, sizeof(boot)) == 0)) {
-        return IMPEL_OK;
-    }
-    return format_mark(env, loose, err);
-}
-
-static int env_format(struct lmdb_env *env, struct impel_error *err)
-{
-    struct lmdb_txn txn = {0};
-    struct disk_meta meta;
-    bool is_new = false;
-    int rc = env_begin_write(env, &txn, err);
-
-    if (rc < 0) {
-        return rc;
-    }
-    rc = format_open(env, &txn, &is_new);
-    meta = txn.meta;
-    if (rc < 0) {
-        struct impel_error cause = txn.error;
-        env_abort(&txn);
-        return rc == IMPEL_ERR_FULL && is_new
-                   ? error_set(err, rc,
-                               "%s: the map is too small for a new store: open it with a larger "
-                               "?map=, of 1MiB at least",
-                               env->path)
-                   : error_set(err, rc, "%s: %s", env->path, cause.text);
-    }
-    rc = env_commit(env, &txn, err);
-    if (rc >= 0 && is_new) {
-        (void)env_sync_folder(env->path);
-    }
-    struct impel_error cause = {0};
-    rc = rc < 0 ? rc : side_identify(&env->side, meta.identity, &cause);
-    if (cause.status < 0) {
-        return error_set(err, rc, "%s: %s", env->path, cause.text);
-    }
-    return rc < 0 ? rc : format_sync(env, &meta, err);
 }
 
 /* ---- opening ---- */
@@ -461,7 +153,7 @@ static int env_open_mdb(struct lmdb_env *env, uint64_t map_size, struct impel_er
                          "?map=",
                          env->path, size >> 20);
     }
-    return explain_mdb(env, code, err);
+    return env_explain_mdb(env, code, err);
 }
 
 /* Under the lock, as it was opened: whoever closes last destroys LMDB's own locks (from 0.9.30 on), and
@@ -546,7 +238,7 @@ env_new(const struct env_options *options, struct lmdb_env **out, struct impel_e
     rc = rc < 0 ? rc : reserve_readers(env, err);
     rc = rc < 0 ? rc : env_open_mdb(env, options->map_size, err);
     rc = rc < 0 ? rc : files_note(env, err);
-    rc = rc < 0 ? rc : env_format(env, err);
+    rc = rc < 0 ? rc : format_enter(env, err);
     side_unlock(&env->side);
     if (rc >= 0 && stat(env->path, &st) < 0) {
         rc = error_set(err, IMPEL_ERR_IO, "%s: %s", env->path, strerror(errno));

@@ -82,11 +82,11 @@ int env_url_parse(char *rest, struct env_options *options, struct impel_error *e
 int env_open(const struct env_options *options, struct lmdb_env **out, struct impel_error *err);
 void env_close(struct lmdb_env *env);
 bool env_forked(const struct lmdb_env *env);
+
+/* ---- transactions (env_txn.c) ---- */
+
 /* The number of the last committed transaction, of any process. */
 uint64_t env_commit_number(struct lmdb_env *env);
-
-/* ---- transactions ---- */
-
 /* The write transaction; under the side lock. */
 int env_begin_write(struct lmdb_env *env, struct lmdb_txn *txn, struct impel_error *err);
 /* Commits, or aborts where the transaction failed; then wakes readers. */
@@ -102,6 +102,16 @@ void env_end_read(struct lmdb_txn *txn);
 void env_clear_readers(struct lmdb_env *env, bool force);
 /* Says more about a failed commit or a full map than LMDB does. */
 int env_explain(struct lmdb_env *env, int status, const char *text, struct impel_error *err);
+/* The same for a code of LMDB's, after which the environment may be of no more use. */
+int env_explain_mdb(struct lmdb_env *env, int code, struct impel_error *err);
+
+/* ---- the format (format.c) ---- */
+
+/* Makes or reads what a file says of itself, right after it was opened. Where it was written loosely and
+ * the machine went down, all of it is checked. */
+int format_enter(struct lmdb_env *env, struct impel_error *err);
+/* Says in the file, synced, whether what follows will be. */
+int format_mark(struct lmdb_env *env, bool loose, struct impel_error *err);
 
 /* ---- room (room.c) ---- */
 
