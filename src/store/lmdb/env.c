@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MAP_SIZE_DEFAULT ((uint64_t)1 << 40)
@@ -23,7 +24,8 @@
 enum {
     OPEN_LOCK_MS = 10000,      /* how long an opener waits for one that has the lock */
     OPEN_LOCK_MOST_MS = 60000, /* and for all of them */
-    CLOSE_LOCK_MS = 500,       /* a close goes on without it then */
+    OPEN_TRIES_MAX = 50,       /* how often one whose locks were just destroyed is opened again */
+    OPEN_AGAIN_MS = 2,         /* and after which pause */
     LOCK_FILE_SIZE = 4096 + ENV_READERS_MAX * 64, /* LMDB's head, and a cache line a reader */
 };
 
@@ -122,30 +124,53 @@ static int reserve_readers(const struct lmdb_env *env, struct impel_error *err)
                      : error_set(err, lmdb_status_of(code), "%s: %s", path, strerror(code));
 }
 
-/* Opens LMDB's environment, with less address space where the wanted is refused. */
+/* Opens LMDB's environment, once. 0, or a code of LMDB's or errno.
+ *
+ * EINVAL may mean that its locks are none. Whoever closes last is alone with LMDB's lock file and, from
+ * 0.9.26 on, destroys the locks in there. One who opens it at this moment waits to share it, then shares
+ * it, and takes the locks for made, as only who is alone makes them. That shows at the first
+ * transaction. A lock of ours around closing would not do: other programs, such as mdb_stat, close too. */
+static int open_mdb(struct lmdb_env *env, uint64_t size)
+{
+    MDB_txn *txn = NULL;
+    int code = mdb_env_create(&env->mdb);
+
+    if (code != 0) {
+        env->mdb = NULL;
+        return code;
+    }
+    mdb_env_set_maxdbs(env->mdb, DB_COUNT + 1);
+    mdb_env_set_maxreaders(env->mdb, ENV_READERS_MAX);
+    mdb_env_set_mapsize(env->mdb, size);
+    code = mdb_env_open(env->mdb, env->path, MDB_NOSUBDIR | MDB_NOTLS | MDB_NORDAHEAD, 0666);
+    if (code == 0 && mdb_txn_begin(env->mdb, NULL, 0, &txn) == EINVAL) {
+        code = EINVAL; /* what else fails fails again later, and is told there */
+    }
+    mdb_txn_abort(txn);
+    if (code != 0) {
+        mdb_env_close(env->mdb);
+        env->mdb = NULL;
+    }
+    return code;
+}
+
+/* Opens it with less address space where the wanted is refused, and again where its locks were none: who
+ * then is alone makes them. */
 static int env_open_mdb(struct lmdb_env *env, uint64_t map_size, struct impel_error *err)
 {
     uint64_t size = map_size == 0 ? MAP_SIZE_DEFAULT : map_size;
-    int code = 0;
+    int code = open_mdb(env, size);
+    int tries = 1;
 
-    for (;; size /= 2) {
-        code = mdb_env_create(&env->mdb);
-        if (code != 0) {
-            env->mdb = NULL;
-            break;
+    while ((code == EINVAL && tries < OPEN_TRIES_MAX) ||
+           (code == ENOMEM && size / 2 >= MAP_SIZE_LEAST)) {
+        if (code == EINVAL) {
+            nanosleep(&(struct timespec){.tv_nsec = OPEN_AGAIN_MS * 1000000L}, NULL);
+            tries++;
+        } else {
+            size /= 2;
         }
-        mdb_env_set_maxdbs(env->mdb, DB_COUNT + 1);
-        mdb_env_set_maxreaders(env->mdb, ENV_READERS_MAX);
-        mdb_env_set_mapsize(env->mdb, size);
-        code = mdb_env_open(env->mdb, env->path, MDB_NOSUBDIR | MDB_NOTLS | MDB_NORDAHEAD, 0666);
-        if (code == 0) {
-            return IMPEL_OK;
-        }
-        mdb_env_close(env->mdb);
-        env->mdb = NULL;
-        if (code != ENOMEM || size / 2 < MAP_SIZE_LEAST) {
-            break;
-        }
+        code = open_mdb(env, size);
     }
     if (code == ENOMEM) {
         return error_set(err, IMPEL_ERR_NOMEM,
@@ -153,25 +178,7 @@ static int env_open_mdb(struct lmdb_env *env, uint64_t map_size, struct impel_er
                          "?map=",
                          env->path, size >> 20);
     }
-    return env_explain_mdb(env, code, err);
-}
-
-/* Under the lock, as it was opened: whoever closes last destroys LMDB's own locks (from 0.9.30 on), and
- * one who is opening just then would find them so: "Invalid argument". Not for ever where somebody who
- * is stopped has the lock. */
-static void env_close_mdb(struct lmdb_env *env)
-{
-    bool own = atomic_load(&env->side.header->holder) == getpid(); /* a compaction */
-    bool locked = false;
-
-    for (int i = 0; !own && !locked && i < CLOSE_LOCK_MS / SIDE_LOCK_MS; i++) {
-        locked = side_lock(&env->side) >= 0;
-    }
-    mdb_env_close(env->mdb);
-    env->mdb = NULL;
-    if (locked) {
-        side_unlock(&env->side);
-    }
+    return code == 0 ? IMPEL_OK : env_explain_mdb(env, code, err);
 }
 
 static void env_free(struct lmdb_env *env)
@@ -180,7 +187,7 @@ static void env_free(struct lmdb_env *env)
         return;
     }
     if (env->mdb != NULL) {
-        env_close_mdb(env);
+        mdb_env_close(env->mdb);
     }
     files_leave(env); /* before the side file, by which the next opener tells that it is alone */
     side_close(&env->side);
