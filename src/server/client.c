@@ -15,6 +15,7 @@ enum {
     /* What encryption adds to a megabyte: 22 bytes a record of 16 KiB, and some for the handshake. */
     TLS_EXTRA_SHARE = 128,
     TLS_EXTRA = 64 * 1024,
+    TLS_STATE_ABOUT = 32 * 1024,
 };
 
 /* ---- the end ---- */
@@ -25,10 +26,11 @@ static void client_free(struct client *client)
 
     link_remove(&client->all);
     server->client_count--;
-    buf_release(&client->in);
-    buf_release(&client->out);
-    buf_release(&client->sending);
-    buf_release(&client->wire);
+    client_give_back(client, &client->in);
+    client_give_back(client, &client->out);
+    client_give_back(client, &client->sending);
+    client_give_back(client, &client->wire);
+    heap_freed(server, sizeof(*client) + (client->tls != NULL ? TLS_STATE_ABOUT : 0));
     tls_free(client->tls);
     free((void *)client->name.data);
     free((void *)client->lib_name.data);

@@ -1,9 +1,11 @@
 /* client_io.c -- what a connection brings and takes away: input, output, TLS between the two.
  *
- * Input waits in one buffer that grows only with what has arrived. Output that the kernel does not
- * take at once waits too, up to a limit: a client that does not read what it asked for is cut, so
- * that nobody else pays for it. (It is not throttled instead: clients that write a whole pipeline
- * before they read the first reply are common, and would wait for ever.)
+ * Input waits in one buffer that grows only with what has arrived: a read goes into a place that all
+ * clients share, and only the rest of a large request straight into the client's buffer. So thousands
+ * of clients with small requests need little. Output that the kernel does not take at once waits too,
+ * up to a limit: a client that does not read what it asked for is cut, so that nobody else pays for it.
+ * (It is not throttled instead: clients that write a whole pipeline before they read the first reply
+ * are common, and would wait for ever.)
  *
  * With TLS the same two buffers hold plain bytes. What arrives passes through the filter at once;
  * what leaves is encrypted when the socket is free for it, into `wire`. */
@@ -18,10 +20,16 @@ enum {
     LINGER_MS = 30 * 1000,       /* who has said goodbye may take the rest of his replies so long */
 };
 
-static void buffer_rest(struct buf *buf)
+void client_give_back(struct client *client, struct buf *buf)
+{
+    heap_freed(client->server, buf->capacity);
+    buf_release(buf);
+}
+
+static void buffer_rest(struct client *client, struct buf *buf)
 {
     if (buf->capacity > BUFFER_KEPT) {
-        buf_release(buf);
+        client_give_back(client, buf);
     } else {
         buf_clear(buf);
     }
@@ -30,17 +38,17 @@ static void buffer_rest(struct buf *buf)
 void client_shrink(struct client *client)
 {
     if (client->in_at == client->in.size) {
-        buf_release(&client->in);
+        client_give_back(client, &client->in);
         client->in_at = 0;
     }
     if (client->out.size == 0 && !client->is_redoing) {
-        buf_release(&client->out);
+        client_give_back(client, &client->out);
     }
     if (!client->is_sending) {
-        buf_release(&client->sending);
+        client_give_back(client, &client->sending);
     }
     if (client->wire.size == 0) {
-        buf_release(&client->wire);
+        client_give_back(client, &client->wire);
     }
 }
 
@@ -51,7 +59,7 @@ static void on_written(uv_write_t *write, int code)
     struct client *client = write->data;
 
     client->is_sending = false;
-    buffer_rest(&client->sending);
+    buffer_rest(client, &client->sending);
     if (code < 0) {
         client_close(client);
     } else {
@@ -97,7 +105,7 @@ static bool encrypt(struct client *client)
 
     if (client->out.size > 0 && tls_is_open(client->tls)) {
         rc = tls_send(client->tls, buf_bytes(&client->out), &client->wire, &err);
-        buffer_rest(&client->out);
+        buffer_rest(client, &client->out);
     }
     if (rc == IMPEL_ERR_LIMIT || client->wire.failed) {
         cut(client);
@@ -140,7 +148,7 @@ void client_flush(struct client *client)
             send_later(client, bytes, sent < 0 ? 0 : (size_t)sent);
             return;
         }
-        buffer_rest(bytes);
+        buffer_rest(client, bytes);
     }
     if ((client->flags & CLIENT_CLOSE_AFTER) != 0) {
         client_close(client);
@@ -170,7 +178,7 @@ static void make_room(struct client *client)
     struct buf *in = &client->in;
 
     if (client->in_at == in->size) {
-        buffer_rest(in);
+        buffer_rest(client, in);
         client->in_at = 0;
     } else if (client->in_at > 0 && in->capacity - in->size < READ_ROOM) {
         memmove(in->data, in->data + client->in_at, in->size - client->in_at);
@@ -182,13 +190,15 @@ static void make_room(struct client *client)
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 {
     struct client *client = handle->data;
+    struct server *server = client->server;
     struct buf *in = &client->in;
+    void *data = server->arrived;
     size_t room = READ_ROOM;
 
     (void)suggested;
     make_room(client);
     if (client->tls != NULL) {
-        *out = uv_buf_init(client->server->wire_in, sizeof(client->server->wire_in));
+        *out = uv_buf_init(server->arrived, sizeof(server->arrived));
         return;
     }
     if (in->size > READ_ROOM) {
@@ -197,7 +207,9 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
     if (room > in->size_max - in->size) {
         room = in->size_max - in->size;
     }
-    void *data = room == 0 ? NULL : buf_reserve(in, room);
+    if (room > 0 && in->size > READ_ROOM) {
+        data = buf_reserve(in, room);
+    }
     *out = uv_buf_init(data, data == NULL ? 0 : (unsigned)room);
 }
 
@@ -275,8 +287,14 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *room)
     }
     server->stats.input_bytes += (uint64_t)got;
     client->active_ms = (int64_t)uv_now(&server->loop);
-    if (client->tls == NULL) {
+    if (client->tls == NULL && room->base != server->arrived) {
         client->in.size += (size_t)got;
+    } else if (client->tls == NULL) {
+        buf_append(&client->in, room->base, (size_t)got);
+        if (client->in.failed) {
+            cut_full(client);
+            return;
+        }
     } else if (!decrypt(client, (struct impel_bytes){room->base, (size_t)got})) {
         return;
     }

@@ -8,7 +8,6 @@
 #include <sys/resource.h>
 #include <sys/utsname.h>
 
-#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -52,12 +51,11 @@ static void put_clients(struct server *server, struct buf *out)
 
 static void put_memory(struct server *server, struct buf *out)
 {
-    struct mallinfo2 heap = mallinfo2();
     struct rusage usage = {.ru_maxrss = 0};
 
     (void)server;
     (void)getrusage(RUSAGE_SELF, &usage);
-    buf_appendf(out, "used_memory:%zu\r\nused_memory_peak:%lld\r\n", heap.uordblks + heap.hblkhd,
+    buf_appendf(out, "used_memory:%zu\r\nused_memory_peak:%lld\r\n", heap_used(),
                 (long long)usage.ru_maxrss * 1024);
     buf_append_text(out, "maxmemory:0\r\nmaxmemory_policy:noeviction\r\nmem_allocator:libc\r\n");
 }

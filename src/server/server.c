@@ -3,7 +3,6 @@
 
 #include <sys/resource.h>
 
-#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +15,6 @@ enum {
     HANDSHAKE_MS_DEFAULT = 10000,
     FILES_BESIDE_CLIENTS = 64, /* the store's, the listeners', the loop's */
     TICK_MS = 1000,
-    LARGE_BYTES = 512 * 1024, /* from here on memory is mapped, and unmapped at once when freed */
-    KEPT_FREE_BYTES = 4 * 1024 * 1024,
     REST_MS = 2000, /* a client that sent nothing for so long keeps no empty buffers */
     PAUSE_TICK_MS = 10,
     STOP_FLUSH_MS = 2000, /* what has been answered may still leave */
@@ -151,6 +148,7 @@ static void on_tick(uv_timer_t *timer)
     server->expiry_unknown = true;
     server_kick(server);
     look_at_clients(server, now_ms);
+    heap_tick(server, now_ms);
 }
 
 void server_pause(struct server *server, int64_t duration_ms, bool writes_only)
@@ -307,10 +305,7 @@ static int server_start(struct server *server, struct impel_error *err)
     if (rc < 0) {
         return rc;
     }
-    /* Left to itself the allocator raises these with every large buffer that is freed, and keeps what
-     * one client's large request took for good. */
-    (void)mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
-    (void)mallopt(M_TRIM_THRESHOLD, KEPT_FREE_BYTES);
+    heap_limit();
     rc = row_table_init(&server->rows);
     rc = rc < 0 ? rc : wait_init(server);
     if (rc < 0) {

@@ -299,7 +299,7 @@ struct server {
     char *path, *unix_path, *password;
     char *tls_cert, *tls_key, *tls_ca;
     struct tls_context *tls;  /* NULL: plain TCP */
-    char wire_in[64 * 1024];  /* what one read of a TLS client brings, before it is decrypted */
+    char arrived[64 * 1024];  /* what one read has brought, before it is decrypted or kept */
     struct env_options store; /* its path is `path` */
     uv_loop_t loop;
     bool loop_open;
@@ -327,6 +327,9 @@ struct server {
     int64_t paused_until_ms;         /* CLIENT PAUSE */
     bool paused_writes_only;
 
+    uint64_t freed_bytes;  /* of clients, since the heap was trimmed */
+    int64_t trim_after_ms; /* and when it may be again */
+
     uint64_t clock_ns; /* uv_hrtime() when the last command ended, and so the next one began */
     int64_t now_ms;    /* of this turn, monotonic */
     int64_t started_ms;
@@ -346,6 +349,16 @@ uint64_t server_clock(struct server *server);
 /* CLIENT PAUSE: is this command held back now? */
 bool server_holds(const struct server *server, const struct row *row);
 void server_pause(struct server *server, int64_t duration_ms, bool writes_only);
+
+/* ---- heap.c ---- */
+/* Sets what the allocator may keep. */
+void heap_limit(void);
+/* Clients have freed so much in one piece. */
+void heap_freed(struct server *server, size_t size);
+/* Once a tick: gives it back, if it is worth it. */
+void heap_tick(struct server *server, int64_t now_ms);
+/* What is in use; 0 = the C library does not tell. */
+size_t heap_used(void);
 
 /* ---- trap.c ---- */
 /* Damage that LMDB stumbles over ends the process with a word of what it is. One server at a time. */
@@ -375,6 +388,8 @@ int client_read_start(struct client *client);
 /* Closes once the output has left, or after a while. */
 void client_close_after(struct client *client);
 void client_flush(struct client *client); /* lets the output go */
+/* Frees a buffer of a client, and counts that. */
+void client_give_back(struct client *client, struct buf *buf);
 /* Gives back what the buffers of a client at rest hold. */
 void client_shrink(struct client *client);
 

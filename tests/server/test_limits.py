@@ -67,7 +67,7 @@ def many_connections_are_served_and_cost_little(tmp):
     served = Served(tmp, "clients:%d" % (count + 10))
     r = served.client()
     r.xadd("s", {"a": 1}, id="1-1")
-    before = resident(served)
+    before, used = resident(served), r.info("memory")["used_memory"]
     clients = []
     for at in range(0, count, 200):
         some = [connect(served) for _ in range(min(200, count - at))]
@@ -77,9 +77,10 @@ def many_connections_are_served_and_cost_little(tmp):
             equal(read_exactly(s, 4), b":1\r\n")
         clients += some
     equal(r.info("clients")["connected_clients"], count + 1)
-    # Buffers of those who say nothing more are given back: 3 KiB of handles and state are left.
-    wait_for(lambda: resident(served) - before < count * 8192 + 4 * MIB,
-             what="idle clients to cost less than 8 KiB each")
+    # At once, without any room for what they might send.
+    used = r.info("memory")["used_memory"] - used
+    check(used < count * 3072, "%d bytes a client" % (used / count))
+    check(resident(served) - before < count * 3072 + 2 * MIB, "the heap has holes")
     for s in clients:
         s.sendall(b"XADD t * a b\r\n")
     for s in clients:
@@ -88,6 +89,30 @@ def many_connections_are_served_and_cost_little(tmp):
     for s in clients:
         s.close()
     wait_for(lambda: r.info("clients")["connected_clients"] == 1, what="all to be gone")
+
+
+@test
+def what_many_have_sent_is_given_back(tmp):
+    """While they are there but say nothing, and when they are gone: although the store has taken memory
+    meanwhile, behind theirs."""
+    served = Served(tmp)
+    r = served.client()
+    r.xadd("s", {"a": 1})
+    before = resident(served)
+    clients = [connect(served) for _ in range(400)]
+    for after in ("rested", "gone"):
+        for s in clients:
+            s.sendall(b"ECHO " + b"x" * 40000 + b"\r\n")
+        for s in clients:
+            equal(len(read_exactly(s, 40010)), 40010)
+        for i in range(50):
+            r.xadd("s", {"f": "x" * 1000})
+        check(r.info("memory")["used_memory_peak"] > before + 24 * MIB, "nothing to give back")
+        if after == "gone":
+            for s in clients:
+                s.close()
+        wait_for(lambda: resident(served) - before < 4 * MIB,
+                 what="the memory of those who have %s to be given back" % after)
 
 
 @test
