@@ -1,5 +1,6 @@
 /* The two halves of the filter, a client's and a server's, with nothing but memory in between. What
  * sockets add to it is tested on the server. */
+#include "certificate.h"
 #include "net/tls_state.h"
 #include "tap.h"
 
@@ -25,24 +26,19 @@ static void remove_files(void)
     (void)rmdir(folder);
 }
 
-/* One for all tests; false where there is nothing to make it with. */
-static bool make_certificate(void)
+/* One for all tests; skips the test where there is nothing to make it with. */
+static void need_certificate(void)
 {
     static int made = -1;
-    char command[512];
 
     if (made < 0) {
         CHECK(mkdtemp(folder) != NULL);
         (void)atexit(remove_files);
-        (void)snprintf(command, sizeof(command),
-                       "cd %s && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 "
-                       "-nodes -subj /CN=localhost -addext "
-                       "subjectAltName=DNS:localhost,IP:127.0.0.1 -days 2 -keyout key -out cert "
-                       ">/dev/null 2>&1",
-                       folder);
-        made = system(command) == 0; // NOLINT(cert-env33-c)
+        made = certificate_make(folder);
     }
-    return made > 0;
+    if (made == 0) {
+        SKIP("no openssl command here");
+    }
 }
 
 struct side {
@@ -96,43 +92,66 @@ static void carry(struct side *a, struct side *b, size_t piece)
     }
 }
 
-static void talk(struct side *client, struct side *server, size_t piece)
+struct pair {
+    struct side client, server;
+};
+
+/* A client that asks for `host`, and the server; not a byte has passed between them. */
+static void pair_open(struct pair *pair, const char *host)
 {
-    CHECK(tls_begin(client->tls, &client->wire, &client->err) == IMPEL_OK);
-    carry(client, server, piece);
+    need_certificate();
+    side_open(&pair->client, false, host);
+    side_open(&pair->server, true, NULL);
+}
+
+static void pair_release(struct pair *pair)
+{
+    side_release(&pair->client);
+    side_release(&pair->server);
+}
+
+/* The handshake, as far as it comes. */
+static void pair_meet(struct pair *pair, size_t piece)
+{
+    CHECK(tls_begin(pair->client.tls, &pair->client.wire, &pair->client.err) == IMPEL_OK);
+    carry(&pair->client, &pair->server, piece);
+}
+
+static bool pair_is_open(const struct pair *pair)
+{
+    return tls_is_open(pair->client.tls) && tls_is_open(pair->server.tls);
+}
+
+/* One side says something to the other. */
+static void say(struct side *from, struct side *to, struct impel_bytes bytes, size_t piece)
+{
+    CHECK(tls_send(from->tls, bytes, &from->wire, &from->err) == IMPEL_OK);
+    carry(from, to, piece);
 }
 
 TEST(bytes_go_both_ways_in_any_pieces)
 {
     static const size_t pieces[] = {1, 1000, WIRE_MAX};
 
-    if (!make_certificate()) {
-        SKIP("no openssl command here");
-    }
     for (size_t i = 0; i < ARRAY_SIZE(pieces); i++) {
-        struct side client, server;
-        struct impel_error err;
+        struct pair pair;
+        struct side *client = &pair.client, *server = &pair.server;
         size_t size = pieces[i] == 1 ? 40000 : BYTES;
-        uint8_t *data = malloc(size);
 
+        pair_open(&pair, i == 0 ? "127.0.0.1" : "localhost");
+        uint8_t *data = malloc(size);
         CHECK(data != NULL);
         memset(data, 'x', size);
-        side_open(&client, false, i == 0 ? "127.0.0.1" : "localhost");
-        side_open(&server, true, NULL);
-        CHECK(!tls_is_open(client.tls) && !tls_is_open(server.tls));
-        talk(&client, &server, pieces[i]);
-        CHECK(tls_is_open(client.tls) && tls_is_open(server.tls));
-        CHECK(tls_send(client.tls, (struct impel_bytes){data, size}, &client.wire, &err) ==
-              IMPEL_OK);
-        carry(&client, &server, pieces[i]);
-        CHECK(server.plain.size == size && memcmp(server.plain.data, data, size) == 0);
-        CHECK(tls_send(server.tls, (struct impel_bytes){"answer", 6}, &server.wire, &err) ==
-              IMPEL_OK);
-        tls_end(server.tls, &server.wire);
-        carry(&server, &client, pieces[i]);
-        CHECK(client.plain.size == 6 && client.status == IMPEL_ERR_DISCONNECTED);
-        side_release(&client);
-        side_release(&server);
+        CHECK(!tls_is_open(client->tls) && !tls_is_open(server->tls));
+        pair_meet(&pair, pieces[i]);
+        CHECK(pair_is_open(&pair));
+        say(client, server, (struct impel_bytes){data, size}, pieces[i]);
+        CHECK(server->plain.size == size && memcmp(server->plain.data, data, size) == 0);
+        CHECK(tls_send(server->tls, bytes_of("answer"), &server->wire, &server->err) == IMPEL_OK);
+        tls_end(server->tls, &server->wire);
+        carry(server, client, pieces[i]);
+        CHECK(client->plain.size == 6 && client->status == IMPEL_ERR_DISCONNECTED);
+        pair_release(&pair);
         free(data);
     }
 }
@@ -140,65 +159,45 @@ TEST(bytes_go_both_ways_in_any_pieces)
 /* As servers do after much data: the other side answers at once, while it has nothing to say itself. */
 TEST(keys_may_be_changed_meanwhile)
 {
-    struct side client, server;
-    struct impel_error err;
+    struct pair pair;
 
-    if (!make_certificate()) {
-        SKIP("no openssl command here");
-    }
-    side_open(&client, false, "localhost");
-    side_open(&server, true, NULL);
-    talk(&client, &server, 1000);
+    pair_open(&pair, "localhost");
+    pair_meet(&pair, 1000);
     for (int i = 0; i < 5; i++) {
-        CHECK(SSL_key_update(server.tls->ssl, SSL_KEY_UPDATE_REQUESTED) == 1);
-        CHECK(tls_send(server.tls, (struct impel_bytes){"a", 1}, &server.wire, &err) == IMPEL_OK);
-        carry(&server, &client, 7);
-        CHECK(tls_send(client.tls, (struct impel_bytes){"b", 1}, &client.wire, &err) == IMPEL_OK);
-        carry(&client, &server, 7);
-        CHECK(client.status == IMPEL_OK && server.status == IMPEL_OK);
+        CHECK(SSL_key_update(pair.server.tls->ssl, SSL_KEY_UPDATE_REQUESTED) == 1);
+        say(&pair.server, &pair.client, bytes_of("a"), 7);
+        say(&pair.client, &pair.server, bytes_of("b"), 7);
+        CHECK(pair.client.status == IMPEL_OK && pair.server.status == IMPEL_OK);
     }
-    CHECK(client.plain.size == 5 && server.plain.size == 5);
-    side_release(&client);
-    side_release(&server);
+    CHECK(pair.client.plain.size == 5 && pair.server.plain.size == 5);
+    pair_release(&pair);
 }
 
 TEST(a_certificate_for_another_host_is_not_accepted)
 {
-    struct side client, server;
+    struct pair pair;
 
-    if (!make_certificate()) {
-        SKIP("no openssl command here");
-    }
-    side_open(&client, false, "example.org");
-    side_open(&server, true, NULL);
-    talk(&client, &server, 1000);
-    CHECK(client.status == IMPEL_ERR_PROTOCOL);
-    CHECK(strstr(client.err.text, "hostname mismatch") != NULL);
-    CHECK(!tls_is_open(client.tls) && !tls_is_open(server.tls));
-    side_release(&client);
-    side_release(&server);
+    pair_open(&pair, "example.org");
+    pair_meet(&pair, 1000);
+    CHECK(pair.client.status == IMPEL_ERR_PROTOCOL);
+    CHECK(strstr(pair.client.err.text, "hostname mismatch") != NULL);
+    CHECK(!tls_is_open(pair.client.tls) && !tls_is_open(pair.server.tls));
+    pair_release(&pair);
 }
 
 TEST(a_small_buffer_ends_the_session_and_nothing_else)
 {
-    struct side client, server;
-    struct impel_error err;
+    struct pair pair;
 
-    if (!make_certificate()) {
-        SKIP("no openssl command here");
-    }
-    side_open(&client, false, "localhost");
-    side_open(&server, true, NULL);
-    talk(&client, &server, 1000);
-    server.plain.size_max = 40000;
+    pair_open(&pair, "localhost");
+    pair_meet(&pair, 1000);
+    pair.server.plain.size_max = 40000;
     uint8_t *data = calloc(1, BYTES);
     CHECK(data != NULL);
-    CHECK(tls_send(client.tls, (struct impel_bytes){data, BYTES}, &client.wire, &err) == IMPEL_OK);
-    carry(&client, &server, 1000);
-    CHECK(server.status == IMPEL_ERR_LIMIT);
+    say(&pair.client, &pair.server, (struct impel_bytes){data, BYTES}, 1000);
+    CHECK(pair.server.status == IMPEL_ERR_LIMIT);
     free(data);
-    side_release(&client);
-    side_release(&server);
+    pair_release(&pair);
 }
 
 TAP_MAIN

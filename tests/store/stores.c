@@ -1,5 +1,6 @@
 /* stores.c -- the stores that the conformance suite runs on, a row each. */
 #include "await.h"
+#include "certificate.h"
 #include "redis_server.h"
 #include "store/model.h"
 #include "store/suite.h"
@@ -124,26 +125,21 @@ static void real_pause(void *context, int64_t ms)
 /* ---- Redis: one server for all tests, emptied before each ---- */
 
 static struct redis_server server;
+static char server_url[96];
 
 static void end_server(void)
 {
     redis_server_end(&server);
 }
 
-/* With TLS: where it listens, and the certificate that is its own authority. */
-static char tls_url[96];
-
-static struct store *redis_open_again(void *context, const struct store_env *env)
+static struct store *server_open_again(void *context, const struct store_env *env)
 {
     struct impel_error err = {0};
     struct store *store = NULL;
-    char url[96];
 
     (void)context;
-    (void)snprintf(url, sizeof(url), "unix://%s", server.socket);
-    memcpy(url, tls_url, tls_url[0] != '\0' ? sizeof(url) : 0);
-    if (store_open(url, env, &store, &err) < 0) {
-        printf("# %s: %s\n", url, err.text);
+    if (store_open(server_url, env, &store, &err) < 0) {
+        printf("# %s: %s\n", server_url, err.text);
         return NULL;
     }
     return store;
@@ -154,32 +150,58 @@ static void ignore_done(struct request *request)
     (void)request;
 }
 
-static struct store *server_emptied(void **context, const struct store_env *env)
+static void server_empty(struct store *store)
 {
     struct impel_bytes args[] = {bytes_of("FLUSHALL")};
-    struct store *store = redis_open_again(NULL, env);
     struct request *request = request_new(REQUEST_CALL);
-    CHECK(store != NULL && request != NULL);
+
+    CHECK(request != NULL);
     request->done = ignore_done;
     request->call.args = args;
     request->call.arg_count = 1;
     CHECK(store_wait(store, request, SUITE_WAIT_MS) == IMPEL_OK);
     request_free(request);
+}
+
+/* `start` starts the server and says where; or it tells why it cannot. */
+static struct store *server_open(void **context,
+                                 const struct store_env *env,
+                                 const char **why,
+                                 const char *(*start)(void))
+{
+    if (server.pid == 0) {
+        (void)atexit(end_server);
+        *why = start();
+        if (*why != NULL) {
+            return NULL;
+        }
+    }
+    struct store *store = server_open_again(NULL, env);
+    CHECK(store != NULL);
+    server_empty(store);
     *context = &server;
     return store;
 }
 
-static struct store *
-server_open(void **context, const struct store_env *env, const char **why, bool impel)
+static void server_remove(void *context)
 {
-    if (server.pid == 0) {
-        *why = impel ? redis_server_start_impel(&server) : redis_server_start(&server, NULL);
-        if (*why != NULL) {
-            return NULL;
-        }
-        (void)atexit(end_server);
-    }
-    return server_emptied(context, env);
+    (void)context;
+}
+
+static const char *on_its_socket(const char *why)
+{
+    (void)snprintf(server_url, sizeof(server_url), "unix://%s", server.socket);
+    return why;
+}
+
+static const char *start_redis(void)
+{
+    return on_its_socket(redis_server_start(&server, NULL));
+}
+
+static const char *start_serve(void)
+{
+    return on_its_socket(redis_server_start_impel(&server));
 }
 
 /* A port that nobody has now. */
@@ -196,9 +218,9 @@ static unsigned free_port(void)
 }
 
 /* The files of TLS are made in the folder of a server that then starts once more. */
-static const char *start_tls(void)
+static const char *start_rediss(void)
 {
-    char command[512], cert[48], key[48], port[8];
+    char cert[48], key[48], port[8];
     const char *args[] = {"--tls-port",
                           port,
                           "--tls-cert-file",
@@ -215,44 +237,32 @@ static const char *start_tls(void)
     if (why != NULL) {
         return why;
     }
-    (void)atexit(end_server);
     redis_server_kill(&server);
-    (void)snprintf(cert, sizeof(cert), "%s/cert", server.folder);
-    (void)snprintf(key, sizeof(key), "%s/key", server.folder);
-    (void)snprintf(port, sizeof(port), "%u", free_port());
-    (void)snprintf(command, sizeof(command),
-                   "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "
-                   "/CN=localhost -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -days 2 "
-                   "-keyout %s -out %s >/dev/null 2>&1",
-                   key, cert);
-    if (system(command) != 0) { // NOLINT(cert-env33-c)
+    if (!certificate_make(server.folder)) {
         redis_server_end(&server);
         return "no openssl command here";
     }
-    (void)snprintf(tls_url, sizeof(tls_url), "rediss://localhost:%s?tls_ca=%s", port, cert);
+    (void)snprintf(cert, sizeof(cert), "%s/cert", server.folder);
+    (void)snprintf(key, sizeof(key), "%s/key", server.folder);
+    (void)snprintf(port, sizeof(port), "%u", free_port());
+    (void)snprintf(server_url, sizeof(server_url), "rediss://localhost:%s?tls_ca=%s", port, cert);
     return redis_server_again(&server, args);
-}
-
-static struct store *rediss_open(void **context, const struct store_env *env, const char **why)
-{
-    *why = server.pid == 0 ? start_tls() : NULL;
-    return *why == NULL ? server_emptied(context, env) : NULL;
 }
 
 static struct store *redis_open(void **context, const struct store_env *env, const char **why)
 {
-    return server_open(context, env, why, false);
+    return server_open(context, env, why, start_redis);
+}
+
+static struct store *rediss_open(void **context, const struct store_env *env, const char **why)
+{
+    return server_open(context, env, why, start_rediss);
 }
 
 /* The same client, and an `impel serve` at the other end. */
 static struct store *serve_open(void **context, const struct store_env *env, const char **why)
 {
-    return server_open(context, env, why, true);
-}
-
-static void redis_remove(void *context)
-{
-    (void)context;
+    return server_open(context, env, why, start_serve);
 }
 
 const struct suite_store suite_stores[] = {
@@ -283,24 +293,24 @@ const struct suite_store suite_stores[] = {
     {
         .name = "redis",
         .open = redis_open,
-        .open_again = redis_open_again,
-        .remove = redis_remove,
+        .open_again = server_open_again,
+        .remove = server_remove,
         .now_ms = boot_now_ms,
         .pause = real_pause,
     },
     {
         .name = "rediss",
         .open = rediss_open,
-        .open_again = redis_open_again,
-        .remove = redis_remove,
+        .open_again = server_open_again,
+        .remove = server_remove,
         .now_ms = boot_now_ms,
         .pause = real_pause,
     },
     {
         .name = "serve",
         .open = serve_open,
-        .open_again = redis_open_again,
-        .remove = redis_remove,
+        .open_again = server_open_again,
+        .remove = server_remove,
         .now_ms = boot_now_ms,
         .pause = real_pause,
     },
