@@ -152,11 +152,11 @@ struct look_owner {
     uint64_t pending;
     enum owner_state state;
     bool in_table;
-    int64_t beat_age_ms;    /* in the table: store time - beat; else -1 */
-    int64_t oldest_idle_ms; /* of the first pending entry by ID; -1 if none */
-    int64_t seen_age_ms;    /* since the consumer last asked for entries, or on servers before Redis
-                               7.2 since it last got some; -1 without a consumer */
-    struct token token;     /* in the table: as seen */
+    int64_t beat_age_ms;   /* in the table: store time - beat; else -1 */
+    int64_t dead_after_ms; /* in the table: its worker's, by which it is judged; else -1 */
+    int64_t seen_age_ms;   /* since the consumer last asked for entries, or on servers before Redis
+                              7.2 since it last got some; -1 without a consumer */
+    struct token token;    /* in the table: as seen */
 };
 
 enum look_flags {

@@ -198,26 +198,32 @@ bool native_parse_look(struct request *request, const struct impel_bytes *words,
     return count == 4 && native_number(words[2], &request->look.interval_ms);
 }
 
+/* Those that are not in the table have four words only. */
 static bool put_owner(struct value *out, const struct look_owner *owner, struct arena *arena)
 {
-    struct value *row = value_list_init(out, VALUE_ARRAY, 8, arena);
-    char *token = arena_alloc(arena, (size_t)TOKEN_SIZE * 2 + 1);
+    struct value *row = value_list_init(out, VALUE_ARRAY, owner->in_table ? 7 : 4, arena);
     struct impel_bytes name;
 
-    if (row == NULL || token == NULL || !arena_copy(arena, owner->name, &name)) {
+    if (row == NULL || !arena_copy(arena, owner->name, &name)) {
+        return false;
+    }
+    row[0] = value_bulk(name);
+    row[1] = value_integer((int64_t)owner->pending);
+    row[2] = value_integer(owner->seen_age_ms);
+    row[3] = value_integer((int64_t)owner->state);
+    if (!owner->in_table) {
+        return true;
+    }
+    char *token = arena_alloc(arena, (size_t)TOKEN_SIZE * 2 + 1);
+    if (token == NULL) {
         return false;
     }
     for (size_t i = 0; i < TOKEN_SIZE; i++) {
         (void)snprintf(token + 2 * i, 3, "%02x", owner->token.bytes[i]);
     }
-    row[0] = value_bulk(name);
-    row[1] = value_integer((int64_t)owner->pending);
-    row[2] = value_integer((int64_t)owner->state);
-    row[3] = value_integer(owner->in_table);
     row[4] = value_integer(owner->beat_age_ms);
-    row[5] = value_integer(owner->oldest_idle_ms);
-    row[6] = value_text(owner->in_table ? token : "");
-    row[7] = value_integer(owner->seen_age_ms);
+    row[5] = value_integer(owner->dead_after_ms);
+    row[6] = value_text(token);
     return true;
 }
 

@@ -352,4 +352,49 @@ TEST(a_wide_entry_that_cannot_be_parked_stays_pending)
     store = NULL;
 }
 
+/* How many commands a look takes, with those inside its script. */
+static uint64_t calls_of_a_look(void)
+{
+    uint64_t calls = 0;
+
+    command("CONFIG RESETSTAT");
+    struct request *look = new_request(REQUEST_LOOK);
+    look->look.flags = LOOK_BEAT | LOOK_STAMP;
+    run(look);
+    request_free(look);
+    struct request *info = new_request(REQUEST_CALL);
+    const struct impel_bytes args[] = {bytes_of("INFO"), bytes_of("commandstats")};
+    info->call.args = args;
+    info->call.arg_count = ARRAY_SIZE(args);
+    run(info);
+    struct impel_bytes rest = info->call.reply->bytes;
+    const char *key = ":calls=", *at;
+    while ((at = memmem(rest.data, rest.size, key, strlen(key))) != NULL) {
+        at += strlen(key);
+        calls += strtoull(at, NULL, 10);
+        rest = (struct impel_bytes){at, rest.size - (size_t)(at - (const char *)rest.data)};
+    }
+    request_free(info);
+    return calls;
+}
+
+TEST(a_look_asks_nothing_for_each_consumer)
+{
+    begin();
+    command("XGROUP CREATE s g 0 MKSTREAM");
+    command("XADD s 1-0 f v");
+    command("XREADGROUP GROUP g c0 STREAMS s >");
+    (void)calls_of_a_look(); /* the first one sends its script */
+    uint64_t before = calls_of_a_look();
+    CHECK(before > 0);
+    for (int i = 2; i <= 40; i++) {
+        command("XADD s %d-0 f v", i);
+        command("XREADGROUP GROUP g c%d STREAMS s >", i);
+    }
+    CHECK_U64(calls_of_a_look(), before);
+    store_close(store);
+    redis_server_end(&server);
+    store = NULL;
+}
+
 TAP_MAIN

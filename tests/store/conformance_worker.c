@@ -27,7 +27,7 @@ TEST(a_first_beat_takes_the_name)
     CHECK(owner->beat_age_ms >= 0 && owner->beat_age_ms < SUITE_WAIT_MS);
     CHECK(owner->token.bytes[0] == 1 && owner->token.bytes[TOKEN_SIZE - 1] == 1);
     CHECK(owner->pending == 0);
-    CHECK(owner->oldest_idle_ms == -1);
+    CHECK(owner->dead_after_ms == worker("w", 1).dead_after_ms);
 }
 
 TEST(a_live_name_is_occupied_and_tells_how_long)
@@ -150,10 +150,10 @@ TEST(look_tells_who_holds_how_much)
     CHECK(me != NULL && other != NULL);
     CHECK(me->state == OWNER_ME);
     CHECK_U64(me->pending, 3);
-    CHECK(me->oldest_idle_ms >= 0);
+    CHECK(me->dead_after_ms == worker("w", 1).dead_after_ms);
     CHECK(other->state == OWNER_FOREIGN);
     CHECK(!other->in_table);
-    CHECK(other->beat_age_ms == -1);
+    CHECK(other->beat_age_ms == -1 && other->dead_after_ms == -1);
     CHECK_U64(other->pending, 1);
     (void)read_new("s", "g", foreign("f"), 1);
     CHECK_U64(look(worker("w", 1), LOOK_BEAT)->look.undelivered, 0);
@@ -390,6 +390,8 @@ TEST(the_table_judges_each_worker_by_its_own_patience)
     beat("s", "g", mortal("quick", 1));
     beat("s", "g", worker("slow", 2));
     await_dead(worker("judge", 9), "quick");
-    CHECK(look_at(look(worker("judge", 9), LOOK_BEAT), "slow")->state == OWNER_LIVE);
+    const struct look_owner *slow = look_at(look(worker("judge", 9), LOOK_BEAT), "slow");
+    CHECK(slow->state == OWNER_LIVE);
+    CHECK(slow->dead_after_ms == worker("slow", 2).dead_after_ms);
     keep_beating(worker("slow", 2), 20);
 }

@@ -142,7 +142,7 @@ static struct look_owner *look_owner(struct request *request, struct impel_bytes
     struct look_owner *owner = &request->look.owners[request->look.owner_count++];
     ASSERT(arena_copy(&request->arena, name, &owner->name));
     owner->beat_age_ms = -1;
-    owner->oldest_idle_ms = -1;
+    owner->dead_after_ms = -1;
     owner->seen_age_ms = -1;
     return owner;
 }
@@ -155,12 +155,6 @@ look_consumer(struct model *model, struct model_group *group, struct request *re
 
     owner->pending = consumer->pending;
     owner->seen_age_ms = sub_saturating(model->now_ms, consumer->seen_ms);
-    for (size_t i = 0; i < group->row_count && owner->oldest_idle_ms < 0; i++) {
-        if (group->rows[i].owner == consumer->number) {
-            int64_t idle_ms = sub_saturating(model->now_ms, group->rows[i].delivered_ms);
-            owner->oldest_idle_ms = idle_ms < 0 ? 0 : idle_ms;
-        }
-    }
 }
 
 static void look_owners(struct model *model, struct model_group *group, struct request *request)
@@ -185,6 +179,7 @@ static void look_owners(struct model *model, struct model_group *group, struct r
         owner->in_table = worker != NULL;
         if (worker != NULL) {
             owner->beat_age_ms = sub_saturating(model->now_ms, worker->row.beat_ms);
+            owner->dead_after_ms = worker->row.dead_after_ms;
             owner->token = worker->row.token;
         }
     }

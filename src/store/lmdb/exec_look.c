@@ -87,12 +87,13 @@ static int look_owner(struct looking *looking, struct impel_bytes name, struct s
         .state = exec_owner_state(looking->exec, request, looking->table, row, name, looking->mark),
         .in_table = row != NULL,
         .beat_age_ms = -1,
-        .oldest_idle_ms = -1,
+        .dead_after_ms = -1,
         .seen_age_ms = -1,
     };
     if (row != NULL) {
         int64_t age_ms = now_ms - side_beat_ms(row);
         owner->beat_age_ms = age_ms < 0 ? 0 : age_ms;
+        owner->dead_after_ms = row->dead_after_ms;
         owner->token = row->token;
     }
     return exec_copy(looking->exec, request, name, &owner->name);
@@ -101,22 +102,11 @@ static int look_owner(struct looking *looking, struct impel_bytes name, struct s
 static int look_consumer(struct looking *looking, struct lmdb_consumer *consumer)
 {
     struct request *request = looking->request;
-    struct lmdb_walk walk = {0};
-    struct lmdb_pending row;
     int rc = look_owner(looking, consumer->name, look_row_of(looking, consumer->name));
 
     struct look_owner *owner = &request->look.owners[request->look.owner_count - 1];
     owner->pending = consumer->pending;
     owner->seen_age_ms = sub_saturating(looking->exec->txn->now_ms, consumer->seen_ms);
-    if (rc >= 0 && consumer->pending > 0) {
-        rc = lmdb_walk_owned(&walk, looking->exec->txn, consumer, ID_MIN);
-        rc = rc < 0 ? rc : lmdb_next_pending(&walk, &row);
-        lmdb_walk_end(&walk);
-        if (rc > 0) {
-            int64_t idle_ms = sub_saturating(looking->exec->txn->now_ms, row.delivered_ms);
-            owner->oldest_idle_ms = idle_ms < 0 ? 0 : idle_ms;
-        }
-    }
     return rc;
 }
 

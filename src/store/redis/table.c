@@ -88,14 +88,15 @@ static bool read_cursor(struct arena *arena, struct impel_bytes text, struct swe
     return id_parse(id, 0, &out->id) >= 0 && arena_copy(arena, owner, &out->owner);
 }
 
+/* Those that are not in the table have four words only. */
 static bool read_owner(struct arena *arena, const struct value *from, struct look_owner *to)
 {
     to->pending = (uint64_t)item_number(from, 1);
-    to->state = (enum owner_state)item_number(from, 2);
-    to->in_table = item_number(from, 3) != 0;
-    to->beat_age_ms = item_number(from, 4);
-    to->oldest_idle_ms = item_number(from, 5);
-    to->seen_age_ms = item_number(from, 7);
+    to->seen_age_ms = item_number(from, 2);
+    to->state = (enum owner_state)item_number(from, 3);
+    to->in_table = from->item_count > 4;
+    to->beat_age_ms = to->in_table ? item_number(from, 4) : -1;
+    to->dead_after_ms = to->in_table ? item_number(from, 5) : -1;
     read_token(item_bytes(from, 6), &to->token);
     return arena_copy(arena, item_bytes(from, 0), &to->name);
 }
