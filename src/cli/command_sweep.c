@@ -2,11 +2,11 @@
  *
  * One thread, one request at a time: a sweep is no hurry. The groups take turns, a step each; between
  * them go the steps that look for new groups, and those that trim. */
-#include "base/json.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/sweep_discovery.h"
 #include "cli/sweep_preview.h"
+#include "cli/sweep_report.h"
 #include "cli/sweep_trim.h"
 
 #include <poll.h>
@@ -303,80 +303,6 @@ static int watch_beats(struct sweeper *sweeper, struct impel_error *err)
     return IMPEL_OK;
 }
 
-static void print_json(struct buf *out, const struct group_sweep *group)
-{
-    for (size_t i = 0; i < group->report_count; i++) {
-        const struct owner_report *report = &group->reports[i];
-        buf_append_text(out, "{\"stream\":");
-        json_value(out, group->stream);
-        buf_append_text(out, ",\"group\":");
-        json_value(out, group->group);
-        buf_append_text(out, ",\"consumer\":");
-        json_value(out, report->name);
-        buf_appendf(out,
-                    ",\"state\":\"%s\",\"abandoned\":%llu,\"not_due\":%llu,\"parked\":%llu,"
-                    "\"park_failed\":%llu,\"lost\":%llu,\"moved\":%llu}\n",
-                    owner_state_name(report->state), (unsigned long long)report->due,
-                    (unsigned long long)report->not_due, (unsigned long long)report->parked,
-                    (unsigned long long)report->park_failed, (unsigned long long)report->reaped,
-                    (unsigned long long)report->moved);
-    }
-}
-
-static void print_table(struct buf *out, const struct group_sweep *group)
-{
-    char stream[64], name[64];
-
-    buf_appendf(out, "%s%s%s, group %s\n", console_style(1, STYLE_BOLD),
-                bytes_quote(group->stream, stream, sizeof(stream)), console_style(1, STYLE_END),
-                bytes_quote(group->group, name, sizeof(name)));
-    for (size_t i = 0; i < group->report_count; i++) {
-        const struct owner_report *report = &group->reports[i];
-        buf_appendf(out, "  %-24s %-8s abandoned %llu, not due %llu, parked %llu, lost %llu",
-                    report->name.size == 0 ? "(nobody)"
-                                           : bytes_quote(report->name, name, sizeof(name)),
-                    owner_state_name(report->state), (unsigned long long)report->due,
-                    (unsigned long long)report->not_due, (unsigned long long)report->parked,
-                    (unsigned long long)report->reaped);
-        if (group->action & (CLAIM_REQUEUE | CLAIM_HAND_OVER)) {
-            buf_appendf(out, ", %s %llu",
-                        group->action & CLAIM_REQUEUE ? "requeued" : "handed over",
-                        (unsigned long long)report->moved);
-        }
-        if (report->park_failed > 0) {
-            buf_appendf(out, ", could not %spark %llu",
-                        group->action & CLAIM_REQUEUE ? "requeue or " : "",
-                        (unsigned long long)report->park_failed);
-        }
-        buf_append_text(out, "\n");
-    }
-    if (group->report_count == 0) {
-        buf_append_text(out, "  nothing is abandoned\n");
-    }
-}
-
-static int print_reports(const struct sweeper *sweeper, bool json, struct impel_error *err)
-{
-    struct buf out;
-    int rc;
-
-    buf_init(&out, SIZE_MAX / 4);
-    for (size_t i = 0; i < sweeper->list.count; i++) {
-        const struct swept *swept = sweeper->list.items[i];
-        if (swept->over && swept->sweep.status >= 0) {
-            (json ? print_json : print_table)(&out, &swept->sweep);
-        }
-    }
-    rc = buf_status(&out);
-    if (rc < 0) {
-        error_set(err, rc, "%s", status_text(rc));
-    } else {
-        console_out(buf_bytes(&out));
-    }
-    buf_release(&out);
-    return rc;
-}
-
 /* One pass of each group, in turns. */
 static int sweep_all(struct sweeper *sweeper, struct impel_error *err)
 {
@@ -449,7 +375,7 @@ static int sweep_once(struct sweeper *sweeper, bool json, struct impel_error *er
     if (rc == IMPEL_ERR_CANCELLED) {
         return rc;
     }
-    int printed = print_reports(sweeper, json, rc < 0 ? NULL : err);
+    int printed = sweep_report_print(&sweeper->list, json, rc < 0 ? NULL : err);
     rc = rc < 0 ? rc : printed;
     if (rc >= 0 && failed < 0) {
         *err = failure;
@@ -527,28 +453,7 @@ static void sweep_on(struct sweeper *sweeper)
     }
 }
 
-/* ---- which groups ---- */
-
-static int action_of(const struct options *options, unsigned *action, struct impel_error *err)
-{
-    if (options->requeue + options->hand_over + options->park > 1) {
-        return error_set(err, IMPEL_ERR_INVALID,
-                         "one entry has one way: give one of --requeue, --hand-over and --park");
-    }
-    if (options->report &&
-        (options->dry_run || options->requeue || options->hand_over || options->park)) {
-        return error_set(
-            err, IMPEL_ERR_INVALID,
-            "--report tells what each way would do: give it alone, or --dry-run with the "
-            "one way");
-    }
-    *action = options->requeue     ? CLAIM_REQUEUE | (options->all_groups ? CLAIM_ALL_GROUPS : 0U)
-              : options->hand_over ? (unsigned)CLAIM_HAND_OVER
-              : options->park      ? (unsigned)CLAIM_PARK
-              : options->report && options->all_groups ? (unsigned)CLAIM_ALL_GROUPS
-                                                       : 0U;
-    return IMPEL_OK;
-}
+/* ---- before anything is done ---- */
 
 /* Every park would fail. */
 static int check_dead_letter(const struct group_sweep *group,
@@ -605,94 +510,6 @@ static int check_places(const struct sweeper *sweeper, struct impel_error *err)
         }
     }
     return rc;
-}
-
-static int
-add_choice(struct sweep_choices *choices, struct options *options, struct impel_error *err)
-{
-    struct sweep_choice *choice = &choices->items[choices->count];
-
-    if (options->streams.count == 0) {
-        return command_needs("stream", err);
-    }
-    if (options->dead_letter != NULL &&
-        names_match(&options->streams, bytes_of(options->dead_letter)) == NAME_GIVEN) {
-        return error_set(err, IMPEL_ERR_INVALID,
-                         "the dead-letter stream must be another than the stream itself");
-    }
-    choice->options = options;
-    int rc = action_of(options, &choice->action, err);
-    choices->count += rc >= 0;
-    return rc;
-}
-
-/* The command line is one choice; without --group each item of the config file is one, with its own
- * options in `of_item`. */
-static int make_choices(struct sweep_choices *choices,
-                        struct options *options,
-                        struct options *of_item,
-                        size_t item_count,
-                        struct impel_error *err)
-{
-    choices->items = arena_calloc(&options->arena, item_count + 1, sizeof(*choices->items));
-    if (choices->items == NULL || of_item == NULL) {
-        return error_set(err, IMPEL_ERR_NOMEM, "out of memory");
-    }
-    if (options->group != NULL) {
-        return add_choice(choices, options, err);
-    }
-    for (size_t i = 0; i < item_count; i++) {
-        struct parse_input input = *options->input;
-        input.group_item = i + 1;
-        int rc = options_parse(&of_item[i], &input, err);
-        rc = rc < 0 ? rc : add_choice(choices, &of_item[i], err);
-        if (rc < 0) {
-            return rc;
-        }
-    }
-    return IMPEL_OK;
-}
-
-/* An option that does nothing without another one. In a config file it may stand for another command. */
-static int needs_other(const struct options *options,
-                       const char *name,
-                       const char *other,
-                       struct impel_error *err)
-{
-    return !option_given(options, name)
-               ? IMPEL_OK
-               : error_set(err, IMPEL_ERR_INVALID, "--%s does nothing without --%s", name, other);
-}
-
-static int check_company(const struct options *options,
-                         const struct sweep_choices *choices,
-                         struct impel_error *err)
-{
-    static const char *const trims[] = {"keep", "ignore-group", "stalled-after"};
-    bool requeues = options->report;
-    int rc = IMPEL_OK;
-
-    for (size_t i = 0; i < choices->count; i++) {
-        requeues |= choices->items[i].options->requeue;
-    }
-    rc = requeues ? rc : needs_other(options, "all-groups", "requeue", err);
-    for (size_t i = 0; rc >= 0 && !options->trim && i < ARRAY_SIZE(trims); i++) {
-        rc = needs_other(options, trims[i], "trim", err);
-    }
-    if (rc >= 0 && options->report && option_given(options, "trim")) {
-        rc = error_set(err, IMPEL_ERR_INVALID,
-                       "--report does not tell what --trim would remove: --dry-run does");
-    }
-    return rc;
-}
-
-static size_t count_items(const struct options *options)
-{
-    size_t count = 0;
-    for (const struct group_config *group = options->groups; group != NULL; group = group->next) {
-        count++;
-    }
-    return count;
 }
 
 /* Finds all that is meant now, for what looks only once. */
@@ -759,13 +576,7 @@ static int run(struct sweeper *sweeper, struct options *options, struct impel_er
 int command_sweep(struct options *options, struct impel_error *err)
 {
     struct sweeper sweeper = {0};
-    size_t item_count = count_items(options);
-    struct options *of_item = arena_calloc(&options->arena, item_count + 1, sizeof(*of_item));
-    int rc;
 
-    if (options->group == NULL && item_count == 0) {
-        return command_needs("group", err);
-    }
     logging_init(&sweeper.logging, options);
     sweeper.list.logging = &sweeper.logging;
     sweep_trim_init(&sweeper.trim, options, &sweeper.logging);
@@ -775,15 +586,12 @@ int command_sweep(struct options *options, struct impel_error *err)
         signal(SIGTERM, on_signal);
         signal(SIGINT, on_signal);
     }
-    rc = make_choices(&sweeper.choices, options, of_item, item_count, err);
-    rc = rc < 0 ? rc : check_company(options, &sweeper.choices, err);
+    int rc = sweep_choices_make(&sweeper.choices, options, err);
     rc = rc < 0 ? rc : sweep_list_add_given(&sweeper.list, &sweeper.choices, err);
     rc = rc < 0 ? rc : run(&sweeper, options, err);
     sweep_discovery_release(&sweeper.discovery);
     sweep_list_release(&sweeper.list);
-    for (size_t i = 0; of_item != NULL && i < item_count; i++) {
-        options_release(&of_item[i]);
-    }
+    sweep_choices_release(&sweeper.choices);
     sweep_trim_release(&sweeper.trim);
     logging_release(&sweeper.logging);
     return rc;

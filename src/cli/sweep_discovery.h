@@ -7,6 +7,7 @@
 #ifndef IMPEL_CLI_SWEEP_DISCOVERY_H
 #define IMPEL_CLI_SWEEP_DISCOVERY_H
 
+#include "cli/stream_names.h"
 #include "cli/sweep_list.h"
 
 enum {

@@ -3,78 +3,11 @@
 
 #include "base/glob.h"
 #include "cli/console.h"
+#include "cli/stream_names.h"
 #include "observe/events.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- choices ---- */
-
-static bool is_set_aside(const struct sweep_choices *choices, struct impel_bytes stream)
-{
-    for (size_t i = 0; i < choices->count; i++) {
-        if (stream_is_set_aside(stream, choices->items[i].options->dead_letter)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* How the choice means the stream; what is set aside only by its name. */
-static enum name_match match_stream(const struct sweep_choices *choices,
-                                    const struct sweep_choice *choice,
-                                    struct impel_bytes stream)
-{
-    enum name_match match = names_match(&choice->options->streams, stream);
-
-    return match == NAME_PATTERN && is_set_aside(choices, stream) ? NAME_OTHER : match;
-}
-
-bool sweep_choice_asks(const struct sweep_choice *choice, struct impel_bytes stream)
-{
-    const struct text_list *groups = &choice->options->group_names;
-
-    return groups->count > 1 || names_have_pattern(groups) ||
-           names_match(&choice->options->streams, stream) != NAME_GIVEN;
-}
-
-const struct sweep_choice *sweep_choices_for(const struct sweep_choices *choices,
-                                             struct impel_bytes stream,
-                                             struct impel_bytes group)
-{
-    const struct sweep_choice *best = NULL;
-    int best_rank = -1;
-
-    for (size_t i = 0; i < choices->count; i++) {
-        const struct sweep_choice *choice = &choices->items[i];
-        enum name_match by_stream = match_stream(choices, choice, stream);
-        enum name_match by_group = names_match(&choice->options->group_names, group);
-        int rank = 2 * (by_stream == NAME_GIVEN) + (by_group == NAME_GIVEN);
-        if (by_stream != NAME_OTHER && by_group != NAME_OTHER && rank > best_rank) {
-            best = choice;
-            best_rank = rank;
-        }
-    }
-    return best;
-}
-
-bool sweep_choices_want(const struct sweep_choices *choices, struct impel_bytes stream, bool *given)
-{
-    bool wanted = false;
-
-    *given = false;
-    for (size_t i = 0; i < choices->count; i++) {
-        const struct sweep_choice *choice = &choices->items[i];
-        enum name_match match = match_stream(choices, choice, stream);
-        if (match != NAME_OTHER && sweep_choice_asks(choice, stream)) {
-            wanted = true;
-            *given |= match == NAME_GIVEN;
-        }
-    }
-    return wanted;
-}
-
-/* ---- the list ---- */
 
 static int order(const struct swept *swept, struct impel_bytes stream, struct impel_bytes group)
 {

@@ -1,42 +1,17 @@
-/* sweep_list.h -- which groups one `impel sweep` is for: what it was told (choices), and the groups
- * of the store that this means now (the list).
+/* sweep_list.h -- the groups of the store that one `impel sweep` is for now.
  *
- * A choice is the command line's or one item of the config file: names and patterns of streams and
- * groups, and the options that go with them. A group whose stream and name are both given by name is
- * in the list from the beginning and stays there, be it in the store or not; all others are found
- * (sweep_discovery.h) and leave the list, and its memory, when they are gone. */
+ * A group whose stream and name are both given by name (sweep_choices.h) is in the list from the
+ * beginning and stays there, be it in the store or not; all others are found (sweep_discovery.h) and
+ * leave the list, and its memory, when they are gone. */
 #ifndef IMPEL_CLI_SWEEP_LIST_H
 #define IMPEL_CLI_SWEEP_LIST_H
 
 #include "cli/group_sweep.h"
-#include "cli/stream_names.h"
+#include "cli/sweep_choices.h"
 
 enum {
     SWEEP_GROUPS_MAX = 10000, /* some 60 MiB; a budget of 200 a second is long spent by then */
 };
-
-struct sweep_choice {
-    struct options *options;
-    unsigned action; /* enum claim_flags */
-};
-
-struct sweep_choices {
-    struct sweep_choice *items;
-    size_t count;
-};
-
-/* True if the groups of this stream in this choice can only be learned from the store: there is a
- * pattern, or there are several groups, of which each stream need not have all. */
-bool sweep_choice_asks(const struct sweep_choice *choice, struct impel_bytes stream);
-/* The choice for a group. Of several the one that names more of it counts, stream before group, and
- * among equals the first. NULL if it is none's. */
-const struct sweep_choice *sweep_choices_for(const struct sweep_choices *choices,
-                                             struct impel_bytes stream,
-                                             struct impel_bytes group);
-/* True if some group of the stream may be meant and has to be looked for. `given`: by its name. */
-bool sweep_choices_want(const struct sweep_choices *choices,
-                        struct impel_bytes stream,
-                        bool *given);
 
 /* One group of the list. */
 struct swept {
