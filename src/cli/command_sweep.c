@@ -8,6 +8,7 @@
 #include "cli/sweep_preview.h"
 #include "cli/sweep_report.h"
 #include "cli/sweep_trim.h"
+#include "cli/sweep_watch.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -250,22 +251,25 @@ static int step_groups(struct sweeper *sweeper)
 
 /* A beat on behalf of nobody in each group. Those of a stream that alone is the matter are over with that.
  * 1, or 0 if all are. */
-static int beat_all(struct sweeper *sweeper, struct impel_error *err)
+static int beat_all(struct sweeper *sweeper, struct sweep_watch *watch, struct impel_error *err)
 {
     int any = 0;
 
     for (size_t i = 0; i < sweeper->list.count; i++) {
         struct swept *swept = sweeper->list.items[i];
         struct group_sweep *group = &swept->sweep;
+        int64_t asked_ms = clock_now_ms();
         if (swept->over) {
             continue;
         }
         struct request *look = session_request(REQUEST_LOOK, group->stream, group->group);
         if (look != NULL) {
             look->look.flags = LOOK_BEAT;
-            look->dead_after_ms = group->policy.dead_after_ms;
         }
         int rc = session_ask(sweeper->store, look, err);
+        if (rc >= 0) {
+            sweep_watch_take(watch, look, asked_ms);
+        }
         swept->over = session_stream_refused(rc);
         if (swept->over) {
             group_sweep_failed(group, look);
@@ -282,25 +286,31 @@ static int beat_all(struct sweeper *sweeper, struct impel_error *err)
     return any;
 }
 
-/* Beats until silence means something, as long as the slowest row asks. */
+/* Beats until silence means something: for --dead-after, and longer where a worker that holds entries is
+ * silent and its own dead-after, or a store that stood still, asks for more. */
 static int watch_beats(struct sweeper *sweeper, struct impel_error *err)
 {
-    int64_t begun_ms = clock_now_ms(), dead_after_ms = 0;
+    int64_t dead_after_ms = 0;
+    struct sweep_watch watch;
 
     for (size_t i = 0; i < sweeper->list.count; i++) {
         int64_t own_ms = sweeper->list.items[i]->sweep.policy.dead_after_ms;
         dead_after_ms = own_ms > dead_after_ms ? own_ms : dead_after_ms;
     }
-    while (clock_now_ms() - begun_ms <= dead_after_ms) {
-        int rc = beat_all(sweeper, err);
+    sweep_watch_init(&watch, dead_after_ms);
+    for (;;) {
+        sweep_watch_round(&watch);
+        int rc = beat_all(sweeper, &watch, err);
         if (rc <= 0) {
             return rc;
         }
-        if (wait_ms(sweeper, liveness_interval_ms(dead_after_ms))) {
+        if (sweep_watch_over(&watch)) {
+            return IMPEL_OK;
+        }
+        if (wait_ms(sweeper, watch.interval_ms)) {
             return error_set(err, IMPEL_ERR_CANCELLED, "stopped before the pass began");
         }
     }
-    return IMPEL_OK;
 }
 
 /* One pass of each group, in turns. */

@@ -112,7 +112,8 @@ const struct option_spec option_table[] = {
 
     {"once", NULL, NULL, NULL, NULL,
      "One pass, and end. The pass begins after watching the workers' beats for --dead-after, so that "
-     "nobody is judged by old news. top: print the groups once, as plain text, and end.",
+     "nobody is judged by old news; longer if a worker that holds entries is silent and has a longer "
+     "--dead-after of its own. top: print the groups once, as plain text, and end.",
      OPTION_FLAG, COMMAND_SWEEP | COMMAND_TOP, 0, 0, AT(once), true},
     {"interval", "DURATION", "1s", NULL, NULL,
      "How often a group is swept, whoever of its workers and sweeps does it; how often top asks the store.",

@@ -440,7 +440,8 @@ static struct request *request_of(struct sweep *sweep, enum request_kind kind)
         return NULL;
     }
     request->token = options->token;
-    request->dead_after_ms = options->policy.dead_after_ms;
+    /* Without a worker there is no row, and nobody beats as often as this would ask for. */
+    request->dead_after_ms = options->consumer.size > 0 ? options->policy.dead_after_ms : 0;
     return request;
 }
 

@@ -173,6 +173,37 @@ def a_dead_workers_entries_are_reported_under_its_name(tmp):
           1)
 
 
+def killed(tmp, db, dead_after):
+    """A worker that holds an entry and is gone."""
+    call(db, "XADD", "s", "*", "a", "1")
+    worker = start(impel_argv("run", "--stream", "s", "--group", "g", "--consumer", "w",
+                              "--dead-after", dead_after, "--", "sh", "-c",
+                              "echo > begun; exec sleep 1000", store=db), tmp)
+    wait_for(lambda: (tmp / "begun").exists(), what="the handler")
+    worker.kill()
+
+
+@test
+def a_worker_that_asks_for_longer_is_watched_for_longer(tmp):
+    """Its own dead-after counts, whatever the sweep's; and whoever waits is told for whom."""
+    db = place(tmp)
+    killed(tmp, db, "5s")
+    done = impel("sweep", "--once", "--json", "--stream", "s", "--group", "g", *POLICY, store=db)
+    equal([(r["consumer"], r["state"], r["abandoned"]) for r in json_lines(done.out)],
+          [("w", "dead", 1)], done.err)
+    contains(done.err, "waiting for worker w of group g on s, which is silent and dead after 5s: ")
+
+
+@test
+def a_daemon_that_is_less_patient_than_its_pace_judges(tmp):
+    db = place(tmp)
+    killed(tmp, db, "3s")
+    daemon = start(impel_argv("sweep", "--stream", "s", "--group", "g", "--log-format", "logfmt", *POLICY,
+                              store=db), tmp)
+    wait_for(lambda: "event=abandoned" in daemon.err(), what="the dead worker's entry")
+    contains(daemon.err(), "reason=dead")
+
+
 def sweep(db, *options, code=0):
     done = impel("sweep", "--once", "--json", "--stream", "s", "--group", "g", *POLICY, *options, store=db)
     equal(done.code, code, done.err)

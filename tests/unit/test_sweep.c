@@ -69,6 +69,8 @@ static struct request *looked(void)
     struct request *look = next(0);
     CHECK(look != NULL && look->kind == REQUEST_LOOK);
     CHECK(look->look.flags == (LOOK_BEAT | LOOK_STAMP) && look->look.interval_ms == 1000);
+    /* Without a worker nobody beats as often as this would ask for. */
+    CHECK((look->dead_after_ms > 0) == (look->consumer.size > 0));
     return look;
 }
 
