@@ -1,6 +1,8 @@
 /* dead_move.c -- where each record goes, how fast, and how many at once. */
 #include "cli/dead_move.h"
 
+#include "cli/group_facts.h"
+
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
@@ -218,12 +220,9 @@ back_result(const struct request *range, const struct request *pending, const st
     if (range->range.entry_count == 0) {
         return REPLAY_GONE;
     }
-    for (size_t i = 0; i < info->info.group_count; i++) {
-        const struct info_group *group = &info->info.groups[i];
-        if (bytes_equal(group->name, info->group) &&
-            id_compare(range->range.start, group->last_delivered) > 0) {
-            return REPLAY_STANDS;
-        }
+    const struct info_group *group = facts_group(info, info->group);
+    if (group != NULL && id_compare(range->range.start, group->last_delivered) > 0) {
+        return REPLAY_STANDS;
     }
     return pending->pending.row_count > 0 ? REPLAY_STANDS : REPLAY_DONE;
 }

@@ -9,20 +9,16 @@ static int ask_info(struct explanation *entry, struct store *store, struct impel
     struct request *info = session_request(REQUEST_INFO, entry->stream, (struct impel_bytes){0});
     int rc = session_ask(store, info, err);
     char stream[64], name[64];
-    bool found = false;
 
     if (rc >= 0) {
         entry->now_ms = info->store_now_ms;
         entry->first_id = info->info.first_id;
         entry->last_id = info->info.last_id;
         entry->length = info->info.length;
-        for (size_t i = 0; i < info->info.group_count; i++) {
-            if (bytes_equal(info->info.groups[i].name, entry->group)) {
-                entry->last_delivered = info->info.groups[i].last_delivered;
-                found = true;
-            }
-        }
-        if (!found) {
+        const struct info_group *group = facts_group(info, entry->group);
+        if (group != NULL) {
+            entry->last_delivered = group->last_delivered;
+        } else {
             bytes_quote(entry->stream, stream, sizeof(stream));
             rc = info->info.exists
                      ? error_set(err, IMPEL_ERR_NO_GROUP,

@@ -13,6 +13,27 @@ int64_t facts_deliveries(const struct pending_row *row)
     return row->deliveries < 0 ? INT64_MAX : add_saturating(row->deliveries, row->carried);
 }
 
+/* ---- the same work ---- */
+
+const struct info_group *facts_group(const struct request *info, struct impel_bytes name)
+{
+    for (size_t i = 0; i < info->info.group_count; i++) {
+        if (bytes_equal(info->info.groups[i].name, name)) {
+            return &info->info.groups[i];
+        }
+    }
+    return NULL;
+}
+
+bool facts_same_work(const struct info_group *before, const struct request *later)
+{
+    const struct info_group *now = facts_group(later, before->name);
+
+    return now != NULL && now->pending == before->pending &&
+           id_equal(now->last_delivered, before->last_delivered) &&
+           id_equal(now->first_pending, before->first_pending);
+}
+
 /* ---- lag ---- */
 
 struct counting {

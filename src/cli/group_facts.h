@@ -19,6 +19,13 @@ enum {
  * the largest number (claimed once more after an XNACK FATAL) is the largest. */
 int64_t facts_deliveries(const struct pending_row *row);
 
+/* The group in an answered INFO, or NULL. */
+const struct info_group *facts_group(const struct request *info, struct impel_bytes name);
+/* Whoever works ends its work before it leaves, and may have done both between a look at the work and one
+ * for workers. So work that nobody seems to do is asked about once more, in a later INFO: true if the group
+ * still has it before it, as it was. */
+bool facts_same_work(const struct info_group *before, const struct request *later);
+
 /* How many entries of the stream the group has not been given yet. */
 struct group_lag {
     int64_t entries; /* -1 = unknown */

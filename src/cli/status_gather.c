@@ -287,22 +287,30 @@ gather_group(const struct gatherer *gatherer, struct status_group *group, struct
     return rc;
 }
 
+static int take_lag(const struct gatherer *gatherer,
+                    struct status_group *group,
+                    const struct request *info,
+                    const struct info_group *from)
+{
+    struct group_lag lag;
+    int rc = facts_lag(gatherer->store, info, from, gatherer->count_max, &lag, gatherer->err);
+
+    group->lag = rc < 0 ? -1 : lag.entries;
+    group->lag_exact = rc >= 0 && lag.exact;
+    return rc;
+}
+
 static int take_facts(const struct gatherer *gatherer,
                       struct status_group *group,
                       const struct request *info,
                       const struct info_group *from)
 {
-    struct group_lag lag;
-    int rc = facts_lag(gatherer->store, info, from, gatherer->count_max, &lag, gatherer->err);
-
     *group = (struct status_group){
-        .lag = rc < 0 ? -1 : lag.entries,
-        .lag_exact = rc >= 0 && lag.exact,
         .oldest_idle_ms = from->oldest_idle_ms > IDLE_MAX_MS ? -1 : from->oldest_idle_ms,
         .lost_unread = facts_lost_unread(info, from),
         .seen_ms = -1,
     };
-    return rc;
+    return take_lag(gatherer, group, info, from);
 }
 
 static int take_groups(const struct gatherer *gatherer,
@@ -332,42 +340,30 @@ static int take_groups(const struct gatherer *gatherer,
     return rc;
 }
 
-static int
-count_again(const struct gatherer *gatherer, struct status_group *group, const struct request *info)
+/* What nobody reads is counted after nobody was found: a group that moved meanwhile is counted again. */
+static int count_moved(const struct gatherer *gatherer,
+                       struct status_stream *stream,
+                       const struct request *before)
 {
-    struct group_lag lag = {.entries = group->lag, .exact = group->lag_exact};
-    int rc = IMPEL_OK;
-
-    for (size_t i = 0; i < info->info.group_count; i++) {
-        const struct info_group *now = &info->info.groups[i];
-        if (bytes_equal(now->name, group->name)) {
-            rc = facts_lag(gatherer->store, info, now, gatherer->count_max, &lag, gatherer->err);
-        }
-    }
-    group->lag = rc < 0 ? -1 : lag.entries;
-    group->lag_exact = rc >= 0 && lag.exact;
-    return rc;
-}
-
-/* A worker may have read everything and left between the look at the stream and the one for workers:
- * what nobody reads is counted after nobody was found. */
-static int look_again(const struct gatherer *gatherer, struct status_stream *stream)
-{
-    struct request *info = NULL;
+    struct request *later = NULL;
     int rc = IMPEL_OK;
 
     for (size_t i = 0; rc >= 0 && i < stream->group_count; i++) {
         struct status_group *group = &stream->groups[i];
-        if (group->lag <= 0 || group->live_count > 0) {
+        const struct info_group *then = facts_group(before, group->name);
+        if (group->lag <= 0 || group->live_count > 0 || then == NULL) {
             continue;
         }
-        if (info == NULL) {
-            info = session_request(REQUEST_INFO, stream->name, (struct impel_bytes){0});
-            rc = session_ask(gatherer->store, info, gatherer->err);
+        if (later == NULL) {
+            later = session_request(REQUEST_INFO, stream->name, (struct impel_bytes){0});
+            rc = session_ask(gatherer->store, later, gatherer->err);
         }
-        rc = rc < 0 ? rc : count_again(gatherer, group, info);
+        const struct info_group *now = rc < 0 ? NULL : facts_group(later, group->name);
+        if (now != NULL && !facts_same_work(then, later)) {
+            rc = take_lag(gatherer, group, later, now);
+        }
     }
-    request_free(info);
+    request_free(later);
     return rc;
 }
 
@@ -392,9 +388,9 @@ static int gather_stream(const struct gatherer *gatherer, struct status_stream *
         stream->length = info->info.length;
         stream->entries_added = info->info.entries_added;
         rc = take_groups(gatherer, stream, info);
+        rc = rc < 0 ? rc : count_moved(gatherer, stream, info);
     }
     request_free(info);
-    rc = rc < 0 ? rc : look_again(gatherer, stream);
     judge_groups(gatherer, stream);
     return rc < 0 ? rc : exists;
 }

@@ -104,31 +104,19 @@ static int look_at_group(struct trim_report *report,
     return rc;
 }
 
-static bool same_work(const struct info_group *one, const struct info_group *other)
+/* Only what is still the same work has stalled. */
+static int clear_moved(struct trim_report *report,
+                       struct store *store,
+                       const struct request *before,
+                       struct impel_error *err)
 {
-    return bytes_equal(one->name, other->name) && one->pending == other->pending &&
-           id_equal(one->last_delivered, other->last_delivered) &&
-           id_equal(one->first_pending, other->first_pending);
-}
-
-/* Whoever works ends its work before it leaves, and may have done both between the look at the work
- * and the look for workers: only what is still the same work has stalled. */
-static int look_again(struct trim_report *report,
-                      struct store *store,
-                      const struct request *before,
-                      struct impel_error *err)
-{
-    struct request *info = session_request(REQUEST_INFO, report->stream, (struct impel_bytes){0});
-    int rc = session_ask(store, info, err);
+    struct request *later = session_request(REQUEST_INFO, report->stream, (struct impel_bytes){0});
+    int rc = session_ask(store, later, err);
 
     for (size_t i = 0; rc >= 0 && i < report->group_count; i++) {
-        bool same = false;
-        for (size_t j = 0; !same && j < info->info.group_count; j++) {
-            same = same_work(&before->info.groups[i], &info->info.groups[j]);
-        }
-        report->groups[i].stalled &= same;
+        report->groups[i].stalled &= facts_same_work(&before->info.groups[i], later);
     }
-    request_free(info);
+    request_free(later);
     return rc;
 }
 
@@ -179,7 +167,7 @@ static int look_at_groups(struct trim_report *report,
         any_stalled |= report->groups[i].stalled;
         report->group_count++;
     }
-    rc = rc >= 0 && any_stalled ? look_again(report, store, info, err) : rc;
+    rc = rc >= 0 && any_stalled ? clear_moved(report, store, info, err) : rc;
     for (size_t i = 0; rc >= 0 && i < report->group_count; i++) {
         const struct trim_group *group = &report->groups[i];
         if (group->unfinished && !group->ignored &&
