@@ -22,6 +22,7 @@ struct plan {
     enum plan_kind kind;
     uint64_t length, pending;
     size_t group_count;
+    uint64_t iids; /* of idempotent adds, that the source keeps and no copy can get */
     bool in_pieces;
 };
 
@@ -204,6 +205,7 @@ static int plan_one(struct copying *copying, struct plan *plan, struct impel_err
     plan->length = source.length;
     plan->pending = source.pending;
     plan->group_count = source.group_count;
+    plan->iids = source.idmp_iids > 0 ? (uint64_t)source.idmp_iids : 0;
     if (rc >= 0 && copying->to != NULL) {
         rc = copy_state_read(copying->to, plan->stream, &target, err);
         if (rc == IMPEL_ERR_WRONG_TYPE) {
@@ -259,6 +261,22 @@ static const char *outcome_of(const struct copying *copying, const struct plan *
     return plan->kind == PLAN_REPLACE ? "replaced" : "copied";
 }
 
+/* What a copy cannot have, before it is made, too. */
+static void report_left(const struct copying *copying, const struct plan *plan)
+{
+    char quoted[96];
+
+    if (plan->iids > 0 && plan->kind < PLAN_THERE) {
+        console_note("stream '%s': %s of idempotent adds %s behind: a producer that repeats an add "
+                     "at the copy adds it again",
+                     bytes_quote(plan->stream, quoted, sizeof(quoted)),
+                     counted(plan->iids, "ID", "IDs").text,
+                     copying->options->dry_run ? "would stay"
+                     : plan->iids == 1         ? "stays"
+                                               : "stay");
+    }
+}
+
 static int report(const struct copying *copying, const struct plan *plan, struct impel_error *err)
 {
     const char *outcome = outcome_of(copying, plan);
@@ -271,9 +289,10 @@ static int report(const struct copying *copying, const struct plan *plan, struct
         json_value(&line, plan->stream);
         buf_appendf(&line,
                     ",\"entries\":%llu,\"groups\":%zu,\"pending\":%llu,\"outcome\":\"%s\","
-                    "\"in_pieces\":%s}\n",
+                    "\"in_pieces\":%s,\"idempotent_ids_left\":%llu}\n",
                     (unsigned long long)plan->length, plan->group_count,
-                    (unsigned long long)plan->pending, outcome, plan->in_pieces ? "true" : "false");
+                    (unsigned long long)plan->pending, outcome, plan->in_pieces ? "true" : "false",
+                    (unsigned long long)(plan->kind < PLAN_THERE ? plan->iids : 0));
     } else {
         buf_appendf(&line, "%s: %s, %s, %llu pending: %s\n",
                     bytes_quote(plan->stream, quoted, sizeof(quoted)),
@@ -311,6 +330,7 @@ static int copy_all(struct copying *copying, struct impel_error *err)
         if (rc >= 0 && plan->kind != PLAN_REFUSED) {
             progress_end(&copying->progress);
             rc = report(copying, plan, err);
+            report_left(copying, plan);
         }
     }
     progress_end(&copying->progress);

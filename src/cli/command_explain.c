@@ -320,7 +320,10 @@ static void write_pending(struct buf *out, const struct explanation *entry)
     char idle[DURATION_TEXT_SIZE];
     int rule = explanation_rule(entry);
 
-    buf_appendf(out, "  held by %s", entry->owner[0] == '\0' ? "nobody" : entry->owner);
+    buf_appendf(out, "  held by %s",
+                entry->owner[0] != '\0'             ? entry->owner
+                : entry->view.owner == OWNER_NOBODY ? "nobody"
+                                                    : "''");
     if (!entry->undated) {
         buf_append_text(out, " since ");
         add_time(out, sub_saturating(entry->now_ms, entry->view.idle_ms));

@@ -73,12 +73,14 @@ bool copy_building_name(struct arena *arena, struct impel_bytes stream, struct i
 
 /* ---- its rows in order (copy_read.c) ---- */
 
-/* Entries up to `until`, a page at a time; zeroed but for the first three members it begins. */
+/* Entries up to `until`, a page at a time; zeroed but for the first four members it begins. */
 struct copy_entries {
     struct store *store;
     struct impel_bytes stream;
     struct impel_id until; /* inclusive */
-    struct impel_id from;  /* the next page's first ID */
+    /* A walk through the same entries, whose page tells what comes here and is in memory, too; or NULL. */
+    const struct copy_entries *beside;
+    struct impel_id from; /* the next page's first ID */
     struct request *page;
     size_t at;
     bool over;

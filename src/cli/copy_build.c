@@ -348,7 +348,8 @@ static int goes_on(struct pieces *pieces, struct impel_error *err)
 static int resume(struct pieces *pieces, struct impel_error *err)
 {
     struct copy_work *work = pieces->work;
-    struct copy_entries there = {.store = work->to, .stream = work->building, .until = ID_MAX};
+    struct copy_entries there = {
+        .store = work->to, .stream = work->building, .until = ID_MAX, .beside = &pieces->source};
     const struct entry *have = NULL;
     const struct entry *entry = NULL;
     struct impel_id id = {0, 0};
@@ -612,18 +613,11 @@ static int put_idempotence(struct copy_work *work, struct impel_error *err)
                                       bytes_of("IDMP-DURATION"), bytes_of(duration),
                                       bytes_of("IDMP-MAXSIZE"),  bytes_of(iids)};
     int rc = tell(work, set, ARRAY_SIZE(set), err);
-    bytes_quote(work->stream, stream, sizeof(stream));
     if (rc == IMPEL_ERR_REPLY) {
         console_note(
             "stream '%s': the target knows no idempotent adds, and gets none of their settings",
-            stream);
+            bytes_quote(work->stream, stream, sizeof(stream)));
         return IMPEL_OK;
-    }
-    if (rc >= 0 && source->idmp_iids > 0) {
-        console_note(
-            "stream '%s': the IDs of idempotent adds stay behind: a producer that repeats an "
-            "add at the copy adds it again",
-            stream);
     }
     return rc;
 }

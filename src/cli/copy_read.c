@@ -15,7 +15,10 @@ static int turn_page(struct copy_entries *entries, struct impel_error *err)
         session_request(REQUEST_RANGE, entries->stream, (struct impel_bytes){NULL, 0});
 
     uint32_t size = page_next_size(entries->page);
-
+    if (entries->beside != NULL && entries->beside->page != NULL) {
+        uint32_t likely = page_next_size(entries->beside->page);
+        size = likely < size ? likely : size;
+    }
     request_free(entries->page);
     entries->page = page;
     entries->at = 0;
@@ -103,8 +106,8 @@ int copy_next_row(struct copy_pending *pending, struct copy_row *row, struct imp
     const struct pending_row *from = &pending->page->pending.rows[pending->at++];
     *row = (struct copy_row){
         .id = from->id,
-        .owner = from->owner.size > 0 ? from->owner : bytes_of(RELEASED_NAME),
-        .nobodys = from->owner.size == 0,
+        .owner = pending_row_nobodys(from) ? bytes_of(RELEASED_NAME) : from->owner,
+        .nobodys = pending_row_nobodys(from),
         .now_ms = pending->page->store_now_ms,
         .deliveries = from->deliveries < 0 ? INT64_MAX : from->deliveries,
         .exists = from->exists,

@@ -48,22 +48,22 @@ static int ask_exists(struct explanation *entry, struct store *store, struct imp
     return rc;
 }
 
-/* Who is alive, and who the owner of the pending row is, by the workers table. */
+/* Who is alive, and who the owner of the pending row (NULL: there is none) is, by the workers table. */
 static int ask_workers(struct explanation *entry,
-                       struct impel_bytes owner,
+                       const struct pending_row *row,
                        struct store *store,
                        struct impel_error *err)
 {
     struct request *look = session_request(REQUEST_LOOK, entry->stream, entry->group);
     int rc = session_ask(store, look, err);
 
-    entry->view.owner = owner.size == 0 ? OWNER_NOBODY : OWNER_FOREIGN;
+    entry->view.owner = row == NULL || pending_row_nobodys(row) ? OWNER_NOBODY : OWNER_FOREIGN;
     entry->beat_age_ms = -1;
     entry->live_count = 0;
     for (size_t i = 0; rc >= 0 && i < look->look.owner_count; i++) {
         const struct look_owner *other = &look->look.owners[i];
         entry->live_count += other->state == OWNER_LIVE;
-        if (owner.size > 0 && bytes_equal(other->name, owner)) {
+        if (row != NULL && !pending_row_nobodys(row) && bytes_equal(other->name, row->owner)) {
             entry->view.owner = other->state;
             entry->beat_age_ms = other->in_table ? other->beat_age_ms : -1;
             entry->view.silence_ms = entry->beat_age_ms < 0 ? 0 : entry->beat_age_ms;
@@ -104,11 +104,11 @@ static int ask_pending(struct explanation *entry, struct store *store, struct im
     ASSERT(rc < 0 || page != NULL);
     if (rc >= 0 && page->pending.row_count == 1) {
         bytes_quote(page->pending.rows[0].owner, entry->owner, sizeof(entry->owner));
-        rc = ask_workers(entry, page->pending.rows[0].owner, store, err);
+        rc = ask_workers(entry, &page->pending.rows[0], store, err);
         judge(entry, &page->pending.rows[0]);
         rc = rc < 0 ? rc : 1;
     } else if (rc >= 0) {
-        rc = ask_workers(entry, (struct impel_bytes){0}, store, err);
+        rc = ask_workers(entry, NULL, store, err);
     }
     request_free(page);
     return rc;

@@ -89,7 +89,7 @@ static int walk_pending(const struct gatherer *gatherer,
         ASSERT(rc < 0 || page != NULL);
         for (size_t i = 0; rc >= 0 && i < page->pending.row_count; i++) {
             const struct pending_row *row = &page->pending.rows[i];
-            if (owner->state != OWNER_NOBODY || row->owner.size == 0) {
+            if (owner->state != OWNER_NOBODY || pending_row_nobodys(row)) {
                 count_row(gatherer, group, owner, row);
             }
             from = row->id;

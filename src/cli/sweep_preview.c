@@ -261,7 +261,7 @@ static int walk(struct scene *scene, struct holding *holding)
         rc = ask(scene, page);
         ASSERT(rc < 0 || page != NULL);
         for (size_t i = 0; rc >= 0 && i < page->pending.row_count; i++) {
-            if (!nobody || page->pending.rows[i].owner.size == 0) {
+            if (!nobody || pending_row_nobodys(&page->pending.rows[i])) {
                 take_row(scene, holding, &page->pending.rows[i]);
             }
             from = page->pending.rows[i].id;

@@ -400,8 +400,8 @@ struct request {
             bool by_owner;
             struct pending_row {
                 struct impel_id id;
-                struct impel_bytes owner; /* empty = nobody */
-                int64_t idle_ms;          /* may be negative if the clock was set back */
+                struct impel_bytes owner; /* empty also where it is nobody's */
+                int64_t idle_ms; /* may be negative if the clock was set back; nobody's: -1 */
                 int64_t deliveries;
                 int64_t carried; /* deliveries before it was requeued (ATTEMPTS) */
                 bool exists;     /* the entry is still in the stream */
@@ -412,8 +412,8 @@ struct request {
             struct impel_id start, end; /* inclusive, start <= end also with `reverse` */
             uint32_t count;             /* >= 1 */
             size_t bytes_max; /* in: end behind the entry with which they weigh so much, in memory;
-                                 0 = no such limit. A server of others does not do that */
-            bool cut;         /* out: it ended there, and there may be more */
+                                 0 = no such limit. Of a server, which cannot do that, few come at once */
+            bool cut;         /* out: it ended early, and there may be more */
             bool reverse;
             struct entry **entries; /* out: owned by the request until taken (set to NULL) */
             size_t entry_count;     /* a missing stream has none */
@@ -499,6 +499,12 @@ struct request {
 };
 
 /* A zeroed request with its kind and an empty arena, or NULL if memory is out. */
+/* True if a row has no owner; a consumer's name may be empty as well. */
+static inline bool pending_row_nobodys(const struct pending_row *row)
+{
+    return row->owner.size == 0 && row->idle_ms == -1;
+}
+
 struct request *request_new(enum request_kind kind);
 /* Frees the request, its arena and the entries still in it. Not while a store has it, unless it was `left`. */
 void request_free(struct request *request);

@@ -95,7 +95,7 @@ def everything_of_a_stream_arrives(tmp):
           [(n, "copied", in_pieces) for n in names])
     same(one, server, names)
     equal(json_lines(out)[2], {"stream": "orders", "entries": 288, "groups": 3, "pending": 72,
-                               "outcome": "copied", "in_pieces": in_pieces})
+                               "outcome": "copied", "in_pieces": in_pieces, "idempotent_ids_left": 0})
     out = copy_ok(server, "lmdb:%s/two" % tmp, "--json")
     equal([r["in_pieces"] for r in json_lines(out)], [False] * 4)
     same(one, "lmdb:%s/two" % tmp, names)
@@ -319,6 +319,57 @@ def large_entries_need_the_memory_of_a_few(tmp):
     impel_ok("add", "--stream", "mixed", "--jsonl", store=one, deadline_s=90,
              stdin="".join(json.dumps({"n": large}) + "\n" for _ in range(24)))
     copy_in_little(one, two, "mixed")
+    # A server does not say what comes: small ones until pages are large, then as many megabytes as one would hold.
+    pipe = r.pipeline(transaction=False)
+    for i in range(1500):
+        pipe.xadd("surprise", {"n": "small"}, id="1-%d" % (i + 1))
+    pipe.execute()
+    for i in range(150):
+        r.xadd("surprise", {"n": "x" * (1 << 20)}, id="2-%d" % (i + 1))
+    copy_in_little(server, two, "surprise")
+
+
+@test
+def a_nameless_consumer_is_somebody(tmp):
+    """Beside entries that are nobody's, of which one has a count that a script tells only nearly."""
+    one, two = "lmdb:%s/one" % tmp, "lmdb:%s/two" % tmp
+    server, r = on_redis(tmp)
+    for i in range(1, 4):
+        call(one, "XADD", "orders", "1-%d" % i, "n", "1")
+    call(one, "XGROUP", "CREATE", "orders", "g", "0")
+    call(one, "XREADGROUP", "GROUP", "g", "", "STREAMS", "orders", ">")
+    call(one, "XNACK", "orders", "g", "FATAL", "IDS", "1", "1-2")
+    call(one, "XCLAIM", "orders", "g", "", "0", "1-2", "JUSTID")
+    call(one, "XNACK", "orders", "g", "SILENT", "IDS", "1", "1-2")
+    contains(call(one, "XPENDING", "orders", "g", "1-2", "1-2", "1"), str(2**63 - 2))
+    for target in two, server:
+        copy_ok(one, target)
+        rows = [call(target, "XPENDING", "orders", "g", "-", "+", "1", name).split("\n")[0]
+                for name in ("", "impel-released")]
+        equal(rows, ["1-1", "1-2"])
+    equal([p["consumer"] for p in r.xpending_range("orders", "g", "-", "+", 9)], [b"", b"impel-released", b""])
+    contains(impel_ok("explain", "--stream", "orders", "--group", "g", "1-2", store=one), "held by nobody")
+    contains(impel_ok("explain", "--stream", "orders", "--group", "g", "1-1", store=one), "held by '' since")
+
+
+@test
+def ids_that_stay_behind_are_told(tmp):
+    one, two = "lmdb:%s/one" % tmp, "lmdb:%s/two" % tmp
+    server, _ = on_redis(tmp)
+    for producer, iid in ("p", "1"), ("p", "2"), ("q", "1"), ("p", "1"):
+        call(one, "XADD", "orders", "IDMP", producer, iid, "*", "n", iid)
+    call(one, "XADD", "others", "1-1", "n", "1")
+    for target, more, words in (two, ["--dry-run"], "would stay behind"), (two, [], "stay behind"), (server, [], "stay behind"):
+        done = copy(one, target, "--json", *more)
+        equal((done.code, [r["idempotent_ids_left"] for r in json_lines(done.out)]), (0, [3, 0]), done.err)
+        contains(done.err, "stream 'orders': 3 IDs of idempotent adds " + words)
+        check("others" not in done.err, done.err)
+    done = copy(one, two, "--json")
+    equal(([r["idempotent_ids_left"] for r in json_lines(done.out)], done.err), ([0, 0], ""))
+    # As was said.
+    for store, length in (one, "3\n"), (two, "4\n"):
+        call(store, "XADD", "orders", "IDMP", "p", "1", "*", "n", "1")
+        equal(call(store, "XLEN", "orders"), length)
 
 
 def scene(store):

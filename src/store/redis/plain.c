@@ -168,6 +168,18 @@ const struct op_kind op_ack = {.name = "XACK", .send = ack_send, .take = ack_tak
 
 /* ---- range ---- */
 
+enum {
+    /* A server answers with all that it is asked for, whatever it weighs, and what comes next may be a
+     * thousand times as heavy as what came before. Fewer would be slow over a network. */
+    RANGE_BLIND_MAX = 32,
+};
+
+static uint32_t range_count(const struct request *request)
+{
+    bool blind = request->range.bytes_max > 0 && request->range.count > RANGE_BLIND_MAX;
+    return blind ? RANGE_BLIND_MAX : request->range.count;
+}
+
 static int range_send(struct op *op, struct buf *out)
 {
     const struct request *request = op->request;
@@ -179,7 +191,7 @@ static int range_send(struct op *op, struct buf *out)
     cmd_id(op, reverse ? request->range.end : request->range.start);
     cmd_id(op, reverse ? request->range.start : request->range.end);
     cmd_text(op, "COUNT");
-    cmd_number(op, request->range.count);
+    cmd_number(op, range_count(request));
     cmd_end(op, out);
     return 1;
 }
@@ -202,6 +214,8 @@ static enum op_next range_take(struct op *op, const struct value *reply)
         }
         request->range.entries[request->range.entry_count++] = entry;
     }
+    request->range.cut = range_count(request) < request->range.count &&
+                         request->range.entry_count == range_count(request);
     return request->range.entries != NULL ? finished(op)
                                           : failed(op, IMPEL_ERR_NOMEM, "out of memory");
 }
