@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/copy.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum plan_kind {
@@ -49,10 +50,11 @@ static int refuse(struct copying *copying, struct plan *plan, int rc, const stru
     if (rc >= 0 || !stream_refused(rc)) {
         return rc;
     }
-    char quoted[96];
+    char quoted[96], named[100];
     bytes_quote(plan->stream, quoted, sizeof(quoted));
+    (void)snprintf(named, sizeof(named), "'%s'", quoted);
     progress_end(&copying->progress);
-    if (strstr(why->text, quoted) != NULL) {
+    if (strstr(why->text, named) != NULL) {
         console_error("%s", why->text);
     } else { /* a server's words */
         console_error("stream '%s': %s", quoted, why->text);

@@ -290,6 +290,9 @@ def what_one_stream_is_refused_for_is_told_with_its_name(tmp):
     done = copy(one, server)
     equal((done.code, [line.split(":")[0] for line in done.out.splitlines()]), (1, ["a", "c"]), done.err)
     contains(done.err, "stream 'b': NOPERM")
+    # Also a name that stands in the server's words by chance.
+    fill(one, 3, "e")
+    contains(copy(one, server, "--stream", "e").err, "stream 'e': NOPERM")
 
 
 def limit_memory(argv, mib):
