@@ -322,12 +322,12 @@ def large_entries_need_the_memory_of_a_few(tmp):
     impel_ok("add", "--stream", "mixed", "--jsonl", store=one, deadline_s=90,
              stdin="".join(json.dumps({"n": large}) + "\n" for _ in range(24)))
     copy_in_little(one, two, "mixed")
-    # A server does not say what comes: small ones until pages are large, then as many megabytes as one would hold.
+    # A server does not say what comes: small ones until pages are large, then megabytes, of which one would hold all.
     pipe = r.pipeline(transaction=False)
     for i in range(1500):
         pipe.xadd("surprise", {"n": "small"}, id="1-%d" % (i + 1))
     pipe.execute()
-    for i in range(150):
+    for i in range(100):
         r.xadd("surprise", {"n": "x" * (1 << 20)}, id="2-%d" % (i + 1))
     copy_in_little(server, two, "surprise")
 
