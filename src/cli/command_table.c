@@ -329,12 +329,12 @@ const struct command command_table[] = {
             "stream that changed while it was copied is not given its name.\n\n"
             "Servers before 7.0 know less of a stream and get what they know; entries that XNACK "
             "made nobody's go to the consumer impel-released, from whom everybody may claim them. "
-            "How long the IDs of idempotent adds are kept is copied, the IDs are not; of what "
-            "stays behind it is said how much, by --dry-run, too.\n\n"
-            "Memory: streams that the source estimates at 64 MiB or less are copied as one value, "
-            "which takes three times as much. Of larger ones 8 MiB and one entry of an embedded "
-            "store are in memory, and up to 32 entries of a server, which does not say what they "
-            "weigh, as they came and taken apart: 64 times what the largest takes at most.",
+            "How long the IDs of idempotent adds are kept is copied, the IDs are not: no command "
+            "lists them. How many stay behind is told, by --dry-run, too.\n\n"
+            "Memory: a stream that the source estimates at 64 MiB or less is copied as one value "
+            "and takes up to three times that. A larger one is copied in pieces: from an embedded "
+            "store 8 MiB and one entry at a time, from a server, which does not say beforehand "
+            "what its entries weigh, 32 entries, so at most 64 times what the largest takes.",
         .examples = "impel copy --from lmdb:/var/lib/orders --to redis://10.0.0.5\n"
                     "impel copy --from redis://10.0.0.5 --to lmdb:./orders --stream 'orders*' "
                     "--dry-run\n",
