@@ -115,20 +115,12 @@ int lmdb_consumer_open(struct lmdb_txn *txn,
     return 1;
 }
 
-int lmdb_consumer_delete(struct lmdb_txn *txn, struct lmdb_consumer *consumer, uint64_t *pending)
+int consumer_remove(struct lmdb_txn *txn, struct lmdb_consumer *consumer)
 {
     struct lmdb_group *group = consumer->group;
-    struct lmdb_walk walk = {0};
-    struct lmdb_pending row;
     struct lmdb_key key;
-    uint64_t count = consumer->pending;
-    int rc = lmdb_walk_owned(&walk, txn, consumer, ID_MIN);
+    int rc = catalog_delete(txn, 'c', group->number, consumer->name);
 
-    while (rc >= 0 && (rc = lmdb_next_pending(&walk, &row)) > 0) {
-        rc = lmdb_pending_delete(txn, group, &row);
-    }
-    lmdb_walk_end(&walk);
-    rc = rc < 0 ? rc : catalog_delete(txn, 'c', group->number, consumer->name);
     if (rc >= 0) {
         key_of_number(&key, 'C', consumer->number);
         rc = row_delete(txn, DB_CATALOG, (MDB_val){key.size, key.data});
@@ -137,10 +129,25 @@ int lmdb_consumer_delete(struct lmdb_txn *txn, struct lmdb_consumer *consumer, u
     OBJECT_OF(consumer, consumer)->gone = true;
     group->consumer_count--;
     group->dirty = true;
-    if (pending != NULL) {
-        *pending = count;
-    }
     return rc == IMPEL_ERR_NOT_FOUND
                ? lmdb_fail(txn, IMPEL_ERR_CORRUPT, "a consumer without a name")
                : rc;
+}
+
+int lmdb_consumer_delete(struct lmdb_txn *txn, struct lmdb_consumer *consumer, uint64_t *pending)
+{
+    struct lmdb_walk walk = {0};
+    struct lmdb_pending row;
+    uint64_t count = consumer->pending;
+    int rc = lmdb_walk_owned(&walk, txn, consumer, ID_MIN);
+
+    while (rc >= 0 && (rc = lmdb_next_pending(&walk, &row)) > 0) {
+        rc = lmdb_pending_delete(txn, consumer->group, &row);
+    }
+    lmdb_walk_end(&walk);
+    rc = rc < 0 ? rc : consumer_remove(txn, consumer);
+    if (pending != NULL) {
+        *pending = count;
+    }
+    return rc;
 }

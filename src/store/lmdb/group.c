@@ -173,21 +173,28 @@ static void group_forget_consumers(struct lmdb_txn *txn, const struct lmdb_group
     }
 }
 
-int lmdb_group_destroy(struct lmdb_txn *txn, struct lmdb_group *group)
+/* All consumers and the whole PEL, row by row: a row has many entries. */
+static int group_empty(struct lmdb_txn *txn, struct lmdb_group *group)
 {
     struct lmdb_walk walk = {0};
     struct lmdb_consumer *consumer = NULL;
-    struct lmdb_key key;
     uint8_t prefix[8];
     int rc = lmdb_walk_consumers(&walk, txn, group);
 
     while (rc >= 0 && (rc = lmdb_next_consumer(&walk, &consumer)) > 0) {
-        rc = lmdb_consumer_delete(txn, consumer, NULL);
+        put_be64(prefix, consumer->number);
+        rc = row_delete_all(txn, DB_OWNED, prefix, sizeof(prefix), NULL);
+        rc = rc < 0 ? rc : consumer_remove(txn, consumer);
     }
     lmdb_walk_end(&walk);
-    put_be64(prefix, group->number);
-    /* What is left is nobody's, each a row by itself. */
-    rc = rc < 0 ? rc : row_delete_all(txn, DB_PEL, prefix, sizeof(prefix), NULL);
+    return rc < 0 ? rc : pending_drop(txn, group);
+}
+
+int lmdb_group_destroy(struct lmdb_txn *txn, struct lmdb_group *group)
+{
+    struct lmdb_key key;
+    int rc = group_empty(txn, group);
+
     rc = rc < 0 ? rc : order_drop(txn, group);
     rc = rc < 0 ? rc : lmdb_carried_drop(txn, group);
     rc = rc < 0 ? rc : catalog_delete(txn, 'g', group->stream->number, group->name);

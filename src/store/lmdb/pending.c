@@ -76,6 +76,15 @@ static int delete_gone(struct lmdb_txn *txn, uint64_t group, struct impel_id fir
     return rc == IMPEL_ERR_NOT_FOUND ? txn->status : rc;
 }
 
+int pending_drop(struct lmdb_txn *txn, struct lmdb_group *group)
+{
+    uint8_t prefix[9] = {'d'};
+
+    put_be64(prefix + 1, group->number);
+    int rc = row_delete_all(txn, DB_PEL, prefix + 1, sizeof(prefix) - 1, NULL);
+    return rc < 0 ? rc : row_delete_all(txn, DB_CATALOG, prefix, sizeof(prefix), NULL);
+}
+
 /* Writes the bitmap of the block at hand, which stays at hand. */
 static int write_gone(struct lmdb_txn *txn)
 {

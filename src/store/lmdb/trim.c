@@ -49,6 +49,30 @@ int lmdb_entry_forget(struct lmdb_txn *txn, struct lmdb_stream *stream, struct i
 
 /* ---- KEEPREF, DELREF: from the oldest on ---- */
 
+/* The same one by one, and what is pending of each goes along. */
+static int entries_forget_first(struct lmdb_txn *txn,
+                                struct lmdb_stream *stream,
+                                const struct row_run *run,
+                                uint64_t *deleted)
+{
+    int rc = txn->status;
+
+    while (rc >= 0 && *deleted < run->most) {
+        uint8_t key[ROW_KEY_SIZE];
+        MDB_val found = {run->size, (void *)run->prefix};
+        MDB_val value;
+        rc = row_seek(txn, DB_ENTRIES, &found, run->size, &value);
+        if (rc < 0 || (run->end != NULL && memcmp(found.mv_data, run->end, ROW_KEY_SIZE) >= 0)) {
+            break;
+        }
+        memcpy(key, found.mv_data, sizeof(key));
+        rc = lmdb_entry_forget(txn, stream, get_id(key + 8));
+        rc = rc < 0 ? rc : row_delete(txn, DB_ENTRIES, (MDB_val){sizeof(key), key});
+        ++*deleted;
+    }
+    return rc == IMPEL_ERR_NOT_FOUND ? txn->status : rc;
+}
+
 /* Deletes the first live entries: at most `count`, and only those below `limit` (NULL: all are).
  * Returns how many went, or a hard error. */
 static int64_t entries_delete_first(struct lmdb_txn *txn,
@@ -58,30 +82,18 @@ static int64_t entries_delete_first(struct lmdb_txn *txn,
                                     enum lmdb_refs refs)
 {
     uint64_t deleted = 0;
-    uint8_t start[ROW_KEY_SIZE];
-    int rc = txn->status;
+    uint8_t prefix[8];
+    uint8_t end[ROW_KEY_SIZE];
+    struct row_run run = {.prefix = prefix, .size = sizeof(prefix), .most = count};
 
-    row_key(start, stream->number, ID_MIN);
-    while (rc >= 0 && deleted < count) {
-        uint8_t key[ROW_KEY_SIZE];
-        MDB_val found = {sizeof(start), start};
-        MDB_val value;
-        rc = row_seek(txn, DB_ENTRIES, &found, 8, &value);
-        if (rc == IMPEL_ERR_NOT_FOUND ||
-            (rc >= 0 && limit != NULL &&
-             id_compare(get_id((const uint8_t *)found.mv_data + 8), *limit) >= 0)) {
-            break;
-        }
-        if (rc >= 0) {
-            memcpy(key, found.mv_data, sizeof(key));
-            if (refs == LMDB_REFS_DELETE) {
-                rc = lmdb_entry_forget(txn, stream, get_id(key + 8));
-            }
-            rc = rc < 0 ? rc : row_delete(txn, DB_ENTRIES, (MDB_val){sizeof(key), key});
-            deleted++;
-        }
+    put_be64(prefix, stream->number);
+    if (limit != NULL) {
+        row_key(end, stream->number, *limit);
+        run.end = end;
     }
-    return rc < 0 && rc != IMPEL_ERR_NOT_FOUND ? rc : (int64_t)deleted;
+    int rc = refs == LMDB_REFS_DELETE ? entries_forget_first(txn, stream, &run, &deleted)
+                                      : row_delete_run(txn, DB_ENTRIES, &run, &deleted);
+    return rc < 0 ? rc : (int64_t)deleted;
 }
 
 /* One node less, or a part of it, as Redis does it: whole nodes first, then inside the oldest one.

@@ -226,25 +226,52 @@ int row_delete(struct lmdb_txn *txn, enum lmdb_database db, MDB_val key)
                      : lmdb_fail_mdb(txn, code, "a row could not be read");
 }
 
+static bool run_has(const struct row_run *run, const MDB_val *key)
+{
+    if (key->mv_size < run->size || memcmp(key->mv_data, run->prefix, run->size) != 0) {
+        return false;
+    }
+    return run->end == NULL ||
+           (key->mv_size == ROW_KEY_SIZE && memcmp(key->mv_data, run->end, ROW_KEY_SIZE) < 0);
+}
+
+int row_delete_run(struct lmdb_txn *txn,
+                   enum lmdb_database db,
+                   const struct row_run *run,
+                   uint64_t *count)
+{
+    MDB_cursor *cursor = NULL;
+    MDB_val key = {run->size, (void *)run->prefix};
+    MDB_val value;
+    uint64_t deleted = 0;
+    int rc = row_cursor(txn, db, &cursor);
+    int code = rc < 0 ? 0 : mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
+
+    while (rc >= 0 && code == 0 && deleted < run->most && run_has(run, &key)) {
+        rc = row_delete_here(txn, db, cursor);
+        deleted++;
+        /* The cursor stands before what came next: no search for each row. */
+        code = rc < 0 ? 0 : mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
+    }
+    if (code != 0 && code != MDB_NOTFOUND) {
+        rc = lmdb_fail_mdb(txn, code, "a row could not be read");
+    }
+    *count = deleted;
+    return rc;
+}
+
 int row_delete_all(
     struct lmdb_txn *txn, enum lmdb_database db, const void *prefix, size_t size, uint64_t *count)
 {
-    MDB_cursor *cursor = NULL;
+    const struct row_run run = {.prefix = prefix, .size = size, .most = UINT64_MAX};
     uint64_t deleted = 0;
-    int rc = row_cursor(txn, db, &cursor);
+    uint64_t some = 0;
+    int rc = IMPEL_OK;
 
-    while (rc >= 0) {
-        MDB_val key = {size, (void *)prefix};
-        MDB_val value;
-        int code = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
-        if (code == MDB_NOTFOUND ||
-            (code == 0 && (key.mv_size < size || memcmp(key.mv_data, prefix, size) != 0))) {
-            break;
-        }
-        rc = code == 0 ? row_delete_here(txn, db, cursor)
-                       : lmdb_fail_mdb(txn, code, "a row could not be read");
-        deleted++;
-    }
+    do { /* until a search finds none: what stayed would be nobody's for ever */
+        rc = row_delete_run(txn, db, &run, &some);
+        deleted += some;
+    } while (rc >= 0 && some > 0);
     if (count != NULL) {
         *count = deleted;
     }

@@ -111,6 +111,17 @@ int row_reserve(
     struct lmdb_txn *txn, enum lmdb_database db, MDB_val key, size_t size, void **value);
 /* IMPEL_OK or NOT_FOUND. */
 int row_delete(struct lmdb_txn *txn, enum lmdb_database db, MDB_val key);
+/* Deletes the first rows whose key begins so; `count` says how many. */
+struct row_run {
+    const void *prefix;
+    size_t size;
+    const uint8_t *end; /* a key of ROW_KEY_SIZE bytes: it and those behind stay; NULL: none do */
+    uint64_t most;
+};
+int row_delete_run(struct lmdb_txn *txn,
+                   enum lmdb_database db,
+                   const struct row_run *run,
+                   uint64_t *count);
 /* Deletes all rows whose key begins so. `count` may be NULL. */
 int row_delete_all(
     struct lmdb_txn *txn, enum lmdb_database db, const void *prefix, size_t size, uint64_t *count);
@@ -217,6 +228,8 @@ int group_load(struct lmdb_txn *txn,
 int stream_flush(struct lmdb_txn *txn, struct lmdb_stream *stream);
 int group_flush(struct lmdb_txn *txn, struct lmdb_group *group);
 int consumer_flush(struct lmdb_txn *txn, struct lmdb_consumer *consumer);
+/* The consumer goes, whatever became of what it holds. */
+int consumer_remove(struct lmdb_txn *txn, struct lmdb_consumer *consumer);
 
 /* ---- rows of the PEL (pending.c) ---- */
 
@@ -226,6 +239,8 @@ int pending_row_at(struct lmdb_txn *txn, uint64_t group, struct impel_id id, str
 int pending_row_from(struct lmdb_txn *txn, uint64_t group, struct impel_id id, struct block **out);
 /* Reads a block's bitmap. */
 int block_read_gone(struct lmdb_txn *txn, uint64_t group, struct block *block);
+/* The group goes with all its rows; those by owner have gone. */
+int pending_drop(struct lmdb_txn *txn, struct lmdb_group *group);
 /* block_read(), with a hard error if it is damaged. */
 int pending_read(struct lmdb_txn *txn,
                  const struct block *block,
