@@ -330,8 +330,9 @@ struct server {
     uint64_t freed_bytes;  /* of clients, since the heap was trimmed */
     int64_t trim_after_ms; /* and when it may be again */
 
-    uint64_t clock_ns; /* uv_hrtime() when the last command ended, and so the next one began */
-    int64_t now_ms;    /* of this turn, monotonic */
+    uint64_t clock_ns;    /* uv_hrtime() when the last command ended, and so the next one began */
+    uint64_t requests_ns; /* when the first of this turn began */
+    int64_t now_ms;       /* of this turn, monotonic */
     int64_t started_ms;
     int64_t started_unix_s;
     struct server_stats stats;

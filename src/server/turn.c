@@ -6,6 +6,7 @@
 
 enum {
     TURN_REQUESTS_MAX = 20000,  /* then it commits: replies should not wait for ever */
+    TURN_NS_MAX = 50000000,     /* likewise, of costly ones; cheap ones are as many by then */
     CLIENT_REQUESTS_MAX = 1000, /* of one client in a row, while others wait */
 };
 
@@ -120,6 +121,11 @@ static void end_client(struct client *client)
     }
 }
 
+static bool turn_is_over(const struct server *server)
+{
+    return server->clock_ns - server->requests_ns >= TURN_NS_MAX;
+}
+
 /* True: the store is not to be had now, so nobody else need try. */
 static bool run_client(struct client *client, size_t *budget)
 {
@@ -129,7 +135,7 @@ static bool run_client(struct client *client, size_t *budget)
     while (outcome == REQUEST_DONE && left > 0 && *budget > 0 && may_run(client)) {
         outcome = run_request(client);
         left--;
-        *budget -= 1;
+        *budget = turn_is_over(client->server) ? 0 : *budget - 1;
     }
     if (outcome == REQUEST_BUSY) {
         return true;
@@ -151,6 +157,7 @@ static void run_ready(struct server *server)
     size_t budget = TURN_REQUESTS_MAX;
     bool busy = false;
 
+    server->requests_ns = server_clock(server); /* what came before it takes nothing from them */
     while (!busy && budget > 0 && !link_empty(&server->ready)) {
         busy = run_client(LINK_OF(server->ready.next, struct client, ready), &budget);
     }

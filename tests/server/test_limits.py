@@ -134,6 +134,23 @@ def many_blocked_clients_wake_one_for_each_entry(tmp):
 
 
 @test
+def a_pipeline_of_costly_requests_is_interrupted_for_others(tmp):
+    served = Served(tmp)
+    r, greedy = served.client(), connect(served)
+    with r.pipeline(transaction=False) as p:
+        for i in range(1, 50001):
+            p.xadd("s", {"a": 1}, id="%d-0" % i)
+        p.xgroup_create("s", "g", "0")
+        p.execute()
+    r.execute_command("XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">")
+    # Each looks at all that is pending: together a second or more, and fewer than a turn may have.
+    greedy.sendall(b"XPENDING s g IDLE 999999999 - + 10\r\n" * 900 + b"XADD done 1-1 a b\r\n")
+    equal(read_exactly(greedy, 4), b"*0\r\n")
+    equal(r.xlen("done"), 0, "all were carried out before one was answered")
+    equal(read_exactly(greedy, 899 * 4 + 9), b"*0\r\n" * 899 + b"$3\r\n1-1\r\n")
+
+
+@test
 def slow_writers_keep_nobody_waiting(tmp):
     served = Served(tmp)
     request = b"*5\r\n$4\r\nXADD\r\n$1\r\ns\r\n$1\r\n*\r\n$1\r\na\r\n$2\r\nbc\r\n"
