@@ -2,8 +2,9 @@
  *
  * LMDB trusts what it maps. A small file is walked before it is opened (pages.h); one that is too large
  * for that, or is damaged while it is served, may send LMDB out of its map, into a part of the map
- * that the file does not reach, beyond its own copies of pages, or to one of its assertions. That is no crash of ours to dump a
- * core of: the server says what it is and ends, and whoever opens the file next walks all of it.
+ * that the file does not reach, beyond its own copies of pages, or to one of its assertions; or it tells
+ * the store to write there. That is no crash of ours to dump a core of: the server says what it is and
+ * ends, and whoever opens the file next walks all of it.
  * Faults anywhere else are left to whoever handled them before. */
 #include "server/state.h"
 
@@ -64,12 +65,20 @@ static bool is_within_lmdb(void)
     return false;
 }
 
+/* The store was filling what LMDB gave it for a row. */
+static bool is_in_room(uintptr_t at)
+{
+    const MDB_val *room = &trap.server->engine.txn.room;
+    return at - (uintptr_t)room->mv_data < room->mv_size;
+}
+
 static void on_fault(int number, siginfo_t *info, void *context)
 {
     uintptr_t at = (uintptr_t)info->si_addr;
 
     (void)context;
-    if (info->si_code > 0 && ((at >= trap.map && at < trap.map_end) || is_within_lmdb())) {
+    if (info->si_code > 0 &&
+        ((at >= trap.map && at < trap.map_end) || is_in_room(at) || is_within_lmdb())) {
         give_up();
     }
     for (size_t i = 0; i < TRAPS; i++) { /* it happens again when this returns */

@@ -20,7 +20,10 @@ calls = borrow(pathlib.Path(__file__).resolve().parent.parent / "command" / "cal
 ROUNDS = int(os.environ.get("IMPEL_ROUNDS", "15"))
 SEED = int(os.environ.get("IMPEL_TEST_SEED", "1"))
 PAGE = 4096
-DAMAGE = re.compile(rb"(MISCONF|ERR) .*db( is damaged .*see `impel check`| was removed or replaced or emptied )")
+DAMAGE = re.compile(rb"(MISCONF|ERR) .*db( is damaged .*see `impel check`| was removed or replaced or emptied |"
+                    rb": (Input/output error|Bad address) .*see `impel check`)")
+# Damage to a file in use that was met once: an inner page that LMDB then takes for a page of many.
+KNOWN = [1000251]
 # What only damage explains.
 SUSPECT = re.compile(rb"MISCONF|damaged|CORRUPT|corrupt")
 
@@ -178,8 +181,7 @@ def play(tmp, whole, seed, live):
 def rounds(tmp, live):
     whole = made(tmp)
     count = {}
-    for number in range(ROUNDS):
-        seed = SEED * 1000003 + number
+    for seed in [SEED * 1000003 + number for number in range(ROUNDS)] + (KNOWN if live else []):
         try:
             outcome = play(tmp, whole, seed, live)
         except BaseException:

@@ -4,6 +4,7 @@
 #include <sys/statvfs.h>
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -156,9 +157,18 @@ int env_explain(struct lmdb_env *env, int status, const char *text, struct impel
     return error_set(err, status, "%s: %s", env->path, text);
 }
 
-/* LMDB gives up an environment for good when it could not take back a half-written meta page. */
+/* LMDB gives up an environment for good when it could not take back a half-written meta page. How many
+ * bytes it writes of a page the page itself says, so damage, too, may look like a disk that fails. */
 int env_explain_mdb(struct lmdb_env *env, int code, struct impel_error *err)
 {
+    char text[160];
+
+    if (code == EIO || code == EFAULT) {
+        (void)snprintf(text, sizeof(text),
+                       "%s (the disk fails or the file is damaged: see `impel check`)",
+                       mdb_strerror(code));
+        return env_explain(env, lmdb_status_of(code), text, err);
+    }
     if (code == MDB_PANIC) {
         atomic_store(&env->panicked, true);
         return files_check_data(env, err);

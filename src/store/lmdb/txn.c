@@ -191,10 +191,10 @@ int row_put(struct lmdb_txn *txn, enum lmdb_database db, MDB_val key, MDB_val va
 
 int row_reserve(struct lmdb_txn *txn, enum lmdb_database db, MDB_val key, size_t size, void **value)
 {
-    MDB_val room = {size, NULL};
-    int rc = row_store(txn, db, key, &room, MDB_RESERVE);
+    txn->room = (MDB_val){size, NULL};
+    int rc = row_store(txn, db, key, &txn->room, MDB_RESERVE);
 
-    *value = room.mv_data;
+    *value = txn->room.mv_data;
     return rc;
 }
 

@@ -62,6 +62,7 @@ struct lmdb_txn {
     uint64_t writes[DB_COUNT];     /* how often each was written: walks re-place their cursor */
     uint64_t changes;              /* how often any was */
     struct pending_row_at_hand hand;
+    MDB_val room; /* what row_reserve() gave last; in a damaged page it may be nowhere */
     struct {
         uint8_t data[ROW_KEY_SIZE];
         bool known;
