@@ -1,6 +1,6 @@
 /* json.c -- compact JSON out, byte for byte what came in.
  *
- * Reading JSON is not here: whoever reads it uses a library. */
+ * Reading JSON is not here: see json_read.h. */
 #include "base/json.h"
 
 #include <stdlib.h>
