@@ -141,7 +141,7 @@ void spawn_reset_signals(void (*disposition)(int))
 struct child {
     const struct spawner *spawner;
     pid_t parent;
-    int stdin_fd, stderr_fd;
+    const struct spawn_files *files;
     char *const *env, *const *small_env;
     char **shell_argv; /* "sh", path, the rest: for a file that the kernel takes for no program */
 };
@@ -169,7 +169,9 @@ static int child_main(void *user)
     spawner->shared->registered = spawner->guard_fd >= 0 && guard_note(spawner->guard_fd, getpid());
     spawn_reset_signals(SIG_DFL);
     int error = 0;
-    if (dup2(child->stdin_fd, STDIN_FILENO) < 0 || dup2(child->stderr_fd, STDERR_FILENO) < 0) {
+    const struct spawn_files *files = child->files;
+    if (dup2(files->in, STDIN_FILENO) < 0 || dup2(files->err, STDERR_FILENO) < 0 ||
+        (files->out >= 0 && dup2(files->out, STDOUT_FILENO) < 0)) {
         error = errno;
     } else {
         close_between(STDERR_FILENO + 1, ~0U);
@@ -215,8 +217,10 @@ void spawner_release(struct spawner *spawner)
     spawner->shared = NULL;
 }
 
-struct spawn_result spawner_start(
-    struct spawner *spawner, int stdin_fd, int stderr_fd, char *const *env, char *const *small_env)
+struct spawn_result spawner_start(struct spawner *spawner,
+                                  const struct spawn_files *files,
+                                  char *const *env,
+                                  char *const *small_env)
 {
     char *shell_argv[ARGS_MAX + 2];
     size_t count = 0;
@@ -230,8 +234,7 @@ struct spawn_result spawner_start(
     shell_argv[count + 1] = NULL;
     struct child child = {.spawner = spawner,
                           .parent = getpid(),
-                          .stdin_fd = stdin_fd,
-                          .stderr_fd = stderr_fd,
+                          .files = files,
                           .env = env,
                           .small_env = small_env,
                           .shell_argv = fits ? shell_argv : NULL};

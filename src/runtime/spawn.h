@@ -4,7 +4,7 @@
  * the reason of a failing exec comes back in memory. The child runs on a stack of its own and does
  * only system calls until it execs. It becomes its own process group, registers it with the guard,
  * dies with its parent thread, has signals as a fresh login shell has them, and three descriptors:
- * its standard input, our standard output, its standard error. */
+ * its standard input, its standard output or ours, its standard error. */
 #ifndef IMPEL_RUNTIME_SPAWN_H
 #define IMPEL_RUNTIME_SPAWN_H
 
@@ -32,10 +32,16 @@ struct spawner {
 int spawn_find(const char *name, char **path, struct impel_error *err);
 int spawner_init(struct spawner *spawner, struct impel_error *err);
 void spawner_release(struct spawner *spawner);
-/* Starts the command with these descriptors as 0 and 2. Where the environment is too large for the
- * kernel, `small_env` is used instead. */
-struct spawn_result spawner_start(
-    struct spawner *spawner, int stdin_fd, int stderr_fd, char *const *env, char *const *small_env);
+
+struct spawn_files {
+    int in, out, err; /* become 0, 1 and 2; `out` may be -1: ours */
+};
+/* Starts the command with these descriptors. Where the environment is too large for the kernel,
+ * `small_env` is used instead. */
+struct spawn_result spawner_start(struct spawner *spawner,
+                                  const struct spawn_files *files,
+                                  char *const *env,
+                                  char *const *small_env);
 
 /* A close-on-exec pipe whose ends are not 0, 1 or 2 even if those are closed. -1 and errno. */
 int spawn_pipe(int fds[2]);
