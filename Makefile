@@ -35,7 +35,7 @@ servers: deps
 # Each target for so many seconds; needs clang.
 FUZZ_SECONDS ?= 600
 fuzz:
-	@for target in resp id command restore records pages; do \
+	@for target in answer resp id command restore records pages; do \
 		fuzz/run $$target $(FUZZ_SECONDS) || exit 1; done
 
 bench: build

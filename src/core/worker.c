@@ -458,7 +458,9 @@ void worker_outcome(struct worker *w,
     } else {
         hold->entry = delivery->entry;
         hold->run = NULL;
-        bool unfinished = outcome == OUTCOME_RELEASE || (run->stopped && outcome == OUTCOME_RETRY);
+        hold->apart = outcome == OUTCOME_CRASHED;
+        bool failed = outcome == OUTCOME_RETRY || outcome == OUTCOME_CRASHED;
+        bool unfinished = outcome == OUTCOME_RELEASE || (run->stopped && failed);
         if (unfinished && !w->ended && !w->replaced) {
             settle_release(hold, true);
         } else {
@@ -470,6 +472,17 @@ void worker_outcome(struct worker *w,
         settle_step(s);
     }
     w->pump_wanted = true;
+}
+
+void worker_begun(struct worker *w, struct delivery *delivery, int64_t now_ms)
+{
+    struct run *run = CONTAINER(delivery, struct run, delivery);
+
+    set_now(w, now_ms);
+    list_remove(&run->running);
+    list_append(&w->runs, &run->running);
+    run->started_ms = w->now_ms;
+    run->slept_ms = w->slept_ms;
 }
 
 void worker_stop(struct worker *w, int64_t now_ms)

@@ -55,6 +55,8 @@ enum worker_outcome {
     OUTCOME_DONE,
     OUTCOME_RETRY,
     OUTCOME_REJECT,
+    OUTCOME_CRASHED, /* RETRY; it, or one that ran in the same process, ended that process: its next
+                        attempt is to run apart */
     OUTCOME_RELEASE, /* it did not run to an outcome (ended by a stop, or its command could not be
                         started at all): released, the attempt given back */
 };
@@ -91,7 +93,10 @@ struct delivery {
     size_t stream_index;
     struct entry *entry;
     int64_t attempt; /* the delivery counter, 1 the first time */
-    void *driver;    /* the driver's own, for its handler state */
+    /* Should it end the process that its handler runs in, no other entry ought to be in there: its
+     * last attempt, or a process ended beside it before. */
+    bool apart;
+    void *driver; /* the driver's own, for its handler state */
 };
 
 enum action_kind {
@@ -185,6 +190,8 @@ void worker_outcome(struct worker *worker,
                     int64_t delay_ms,
                     struct impel_bytes error,
                     int64_t now_ms);
+/* The handler of `delivery` begins only now, and so does its timeout: it had to wait for a process. */
+void worker_begun(struct worker *worker, struct delivery *delivery, int64_t now_ms);
 /* The connection to the store broke, and may have been made again: what the store remembers may be
  * older than what is held. All of it is renewed before another handler starts. */
 void worker_disconnected(struct worker *worker, int64_t now_ms);

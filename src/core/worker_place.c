@@ -111,6 +111,7 @@ void start_hold(struct hold *hold)
         .stream_index = s->index,
         .entry = hold->entry,
         .attempt = hold->deliveries,
+        .apart = hold->apart || policy_exhausted(&w->options.policy, hold->deliveries),
     };
     hold->entry = NULL; /* the delivery's until the handler is over */
     list_append(&w->runs, &run->running);

@@ -174,6 +174,7 @@ static void time_out(struct run *run)
 
     run->hold = NULL;
     hold->run = NULL;
+    hold->apart = true; /* what is ended for it takes others along */
     w->running_lost++;
     if (w->alone == run) {
         w->alone = NULL;

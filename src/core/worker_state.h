@@ -84,6 +84,7 @@ struct hold {
     bool indexed;         /* in the index and in s->held; false for a late ack */
     bool recovered;       /* claimed, adopted or retried: counts on due work's share */
     bool alone;           /* a last attempt after a holder's death */
+    bool apart;           /* its last attempt ended a process, or may have */
     bool adopted;         /* HOLD_RETRYING: was found in the own PEL */
     bool trimmed;         /* gone from the stream; can still be finished from memory */
     bool give_back;       /* HOLD_RELEASING: its attempt never ran to an outcome */
@@ -92,7 +93,7 @@ struct hold {
 struct run {
     struct delivery delivery; /* what the driver sees */
     struct hold *hold;        /* NULL once the entry is lost or the attempt timed out */
-    struct link running;      /* w->runs, in the order of starting */
+    struct link running;      /* w->runs, in the order of starting, or beginning */
     int64_t started_ms;
     int64_t slept_ms; /* w->slept_ms then */
     bool lost;        /* its entry is no longer ours: a late `done` is still acked */

@@ -247,6 +247,92 @@ TEST(who_slept_through_a_timeout_gives_the_handler_the_rest_of_it)
     hand_end();
 }
 
+/* The claim from oneself, once its backoff is over; whether the attempt is to run apart. */
+static bool retried_apart(uint64_t ms)
+{
+    pass(2000);
+    hand_ok_all(REQUEST_READ);
+    pass(10);
+    struct request *retry = hand_take(REQUEST_RETRY);
+    retry->items.items[0].result = ITEM_DONE;
+    retry->items.items[0].entry = hand_entry(ms);
+    hand_reply(retry);
+    return hand_running(ms)->apart;
+}
+
+TEST(what_may_have_ended_its_process_runs_apart_once)
+{
+    struct worker_options options = hand_options();
+    run_one(5, &options);
+    CHECK(!hand_running(5)->apart);
+    hand_outcome(5, OUTCOME_CRASHED);
+    CHECK(hand.events[EVENT_RETRIED] == 1);
+    CHECK(retried_apart(5));
+    hand_outcome(5, OUTCOME_RETRY); /* it came to an outcome: the other one it was */
+    pass(2000);
+    CHECK(!retried_apart(5));
+    hand_end();
+}
+
+TEST(what_timed_out_runs_apart)
+{
+    struct worker_options options = hand_options();
+    options.timeout_ms = 1000;
+    options.concurrency = 2;
+    run_one(5, &options);
+    pass(1000);
+    struct delivery *wedged = hand_running(5);
+    CHECK(hand.events[EVENT_TIMED_OUT] == 1);
+    hand_outcome_of(wedged, OUTCOME_RETRY, -1, "");
+    CHECK(retried_apart(5));
+    hand_end();
+}
+
+TEST(the_last_attempt_runs_apart)
+{
+    struct worker_options options = hand_options();
+    options.policy.max_deliveries = 2;
+    run_one(5, &options);
+    CHECK(!hand_running(5)->apart);
+    hand_outcome(5, OUTCOME_RETRY);
+    CHECK(retried_apart(5));
+    hand_outcome(5, OUTCOME_CRASHED);
+    CHECK(hand_count(REQUEST_PARK) == 1);
+    hand_end();
+}
+
+TEST(a_crash_after_the_grace_gives_the_attempt_back)
+{
+    struct worker_options options = hand_options();
+    options.grace_ms = 0;
+    run_one(5, &options);
+    worker_stop(hand.worker, hand.now_ms);
+    hand_pump();
+    CHECK(hand.cancelled_count == 1 && hand.cancel_reason[0] == CANCEL_STOP);
+    hand_outcome(5, OUTCOME_CRASHED);
+    CHECK(hand_take(REQUEST_RELEASE)->items.items[0].give_back);
+    hand_end();
+}
+
+TEST(a_timeout_begins_when_the_handler_does)
+{
+    struct worker_options options = hand_options();
+    options.timeout_ms = 10000;
+    options.concurrency = 2;
+    hand_start(&options);
+    hand_ready();
+    hand_deliver(hand_take(REQUEST_READ), 0, 5, 2);
+    pass(6000);
+    worker_begun(hand.worker, hand_running(5), hand.now_ms);
+    pass(4000);
+    CHECK(hand.events[EVENT_TIMED_OUT] == 1 && hand.cancelled[0] == hand_running(6));
+    pass(5999);
+    CHECK(hand.events[EVENT_TIMED_OUT] == 1);
+    pass(1);
+    CHECK(hand.events[EVENT_TIMED_OUT] == 2 && hand.cancelled[1]->entry->id.ms == 5);
+    hand_end();
+}
+
 TEST(an_attempt_that_did_not_run_is_given_back)
 {
     struct worker_options options = hand_options();
