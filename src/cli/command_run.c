@@ -20,6 +20,13 @@ static int spans_of(struct options *options,
     return IMPEL_OK;
 }
 
+/* With --pipe at least one for each process. */
+static uint32_t concurrency_of(const struct options *options)
+{
+    bool raised = options->pipe && options->processes > options->concurrency;
+    return (uint32_t)(raised ? options->processes : options->concurrency);
+}
+
 static int check(const struct options *options, struct impel_error *err)
 {
     if (options->streams.count == 0) {
@@ -31,6 +38,9 @@ static int check(const struct options *options, struct impel_error *err)
     if (options->streams.count > WORKER_STREAMS_MAX) {
         return error_set(err, IMPEL_ERR_INVALID, "at most %d streams may be given",
                          WORKER_STREAMS_MAX);
+    }
+    if (!options->pipe && option_given(options, "processes")) {
+        return error_set(err, IMPEL_ERR_INVALID, "--processes goes with --pipe");
     }
     if (options->tail.count == 0) {
         return error_set(err, IMPEL_ERR_INVALID,
@@ -61,7 +71,7 @@ fill_worker(struct options *options, struct worker_options *worker, struct impel
     }
     worker->dead_letters = dead_letters;
     worker->policy = options_policy(options);
-    worker->concurrency = (uint32_t)options->concurrency;
+    worker->concurrency = concurrency_of(options);
     worker->prefetch = options->prefetch;
     worker->waiting_max = (uint32_t)options->max_waiting;
     worker->timeout_ms = options->timeout_ms;
@@ -103,7 +113,8 @@ int command_run(struct options *options, struct impel_error *err)
     }
     logging_init(&logging, options);
     run.store_url = options->store;
-    run.handler.kind = HANDLER_EXEC;
+    run.handler.kind = options->pipe ? HANDLER_PIPE : HANDLER_EXEC;
+    run.handler.processes = (uint32_t)options->processes;
     run.handler.argv = handler_argv(options);
     run.metrics_file = options->metrics_file;
     run.event = logging_event;

@@ -20,14 +20,40 @@ const struct command command_table[] = {
             "dead-letter stream. Anything else, or a death by a signal, means again later: after "
             "the backoff, at most --max-deliveries times, then it is parked. What COMMAND wrote "
             "last to standard error becomes the reason in the record.\n\n"
+            "With --pipe COMMAND stays: it is started once (--processes times), is given all "
+            "entries, a line each, "
+            "several at once if --concurrency says so, and writes a line for each of them, in any "
+            "order: "
+            "{\"id\":\"...\",\"outcome\":\"done\"|\"retry\"|\"reject\",\"delay_ms\":...,\"error\":"
+            "\"...\"}. "
+            "delay_ms goes with retry, error is the reason in the record, other members are "
+            "ignored. "
+            "The environment has IMPEL_GROUP, IMPEL_CONSUMER and, of one stream, IMPEL_STREAM. "
+            "Standard error goes to "
+            "the worker's. A process that dies is started again, at once or after a while that "
+            "doubles while it "
+            "answers nothing; so is one that writes what is no answer, or a second one. What it "
+            "had read is tried "
+            "again and counts, and from then on has a process to itself, as every last attempt "
+            "has: poison takes no "
+            "neighbour along. What it had not read is given to the next process. It need not know "
+            "of an entry that "
+            "another worker took: its answer is let fall, except for a late done. When the worker "
+            "stops, its "
+            "standard input is closed behind the last answer; it has 5 seconds to end. To be "
+            "replaced, close the "
+            "standard input, answer what was read, and end.\n\n"
             "Start as many workers as you like. When one dies, the others notice within "
             "--dead-after and run its entries. However long COMMAND takes, nobody else gets its "
             "entry while this worker lives. TERM, INT or HUP ends the worker cleanly: running "
             "commands "
             "may finish, the rest is handed back.",
-        .examples = "impel run --stream orders --group workers -- ./handle-order.sh\n"
-                    "impel run --stream orders --group workers --concurrency 8 --until-idle -- "
-                    "sh -c 'jq -r .fields.total >> totals.txt'\n",
+        .examples =
+            "impel run --stream orders --group workers -- ./handle-order.sh\n"
+            "impel run --stream orders --group workers --concurrency 8 --until-idle -- "
+            "sh -c 'jq -r .fields.total >> totals.txt'\n"
+            "impel run --stream orders --group workers --pipe --processes 2 --concurrency 16 -- "
+            "./handler.py\n",
         .words_max = 0,
         .tail = true,
         .run = command_run,
@@ -372,7 +398,7 @@ const struct command command_table[] = {
     {
         .name = "bench",
         .bit = COMMAND_BENCH,
-        .words = "recover|steady|exec|takeover|sweep|memory",
+        .words = "recover|steady|exec|pipe|takeover|sweep|memory",
         .summary = "measure the embedded store and Redis against plain loops",
         .text =
             "Measures, in one run and side by side, how fast abandoned entries are recovered "
@@ -382,7 +408,8 @@ const struct command command_table[] = {
             "own is started), against "
             "the loops that people write with hiredis and redis-py, which are in bench/peers of a "
             "build. It shows the medians and their ratios. exec compares a command for each entry "
-            "with xargs; takeover shows how long after a kill -9 a worker's entries run elsewhere; "
+            "with xargs, and pipe the two processes of --pipe with a command for each; takeover "
+            "shows how long after a kill -9 a worker's entries run elsewhere; "
             "sweep what looking for abandoned entries costs beside a million healthy ones; memory "
             "what a worker takes that holds 10,000 entries of 1 KiB.",
         .examples = "impel bench recover\n"

@@ -92,6 +92,8 @@ struct options {
     struct duration_range backoff;
 
     int64_t concurrency;
+    bool pipe;
+    int64_t processes;
     int64_t prefetch; /* -1 = by recent handler times */
     int64_t max_waiting;
     int64_t timeout_ms;

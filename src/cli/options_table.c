@@ -72,8 +72,16 @@ const struct option_spec option_table[] = {
      "most TO. One duration alone is a wait that stays the same.",
      OPTION_RANGE, WITH_POLICY, 0, 0, AT(backoff), false},
 
+    {"pipe", NULL, NULL, NULL, NULL,
+     "Start COMMAND once and give it all entries, a line of JSON each on its standard input; for each it writes a "
+     "line with the outcome to its standard output.",
+     OPTION_FLAG, COMMAND_RUN, 0, 0, AT(pipe), false},
+    {"processes", "N", "1", NULL, NULL,
+     "With --pipe: how many processes of COMMAND there are. What runs at once is spread over them.",
+     OPTION_NUMBER, COMMAND_RUN, 1, 1000, AT(processes), false},
     {"concurrency", "N", "1", NULL, NULL,
-     "How many handlers run at once.",
+     "How many handlers run at once; with --pipe how many entries are in the processes' hands, at least one for "
+     "each.",
      OPTION_NUMBER, COMMAND_RUN, 1, 100000, AT(concurrency), false},
     {"prefetch", "N|auto", "auto", NULL, NULL,
      "How many entries are held beyond those that run. auto: as many as will start within half a "
@@ -84,7 +92,9 @@ const struct option_spec option_table[] = {
      OPTION_NUMBER, COMMAND_RUN, 1, 10000000, AT(max_waiting), false},
     {"timeout", "DURATION", "15m", NULL, NULL,
      "A handler that takes longer is killed, TERM first, and its entry counts as failed. Time in which the "
-     "machine slept or the worker was stopped does not count. 0 = never.",
+     "machine slept or the worker was stopped does not count. 0 = never. With --pipe that is the process, "
+     "which is started again; what else it had is given to others, and no attempt is counted for it. The time runs "
+     "for the entry that a process has had longest.",
      OPTION_DURATION, COMMAND_RUN, 0, 0, AT(timeout_ms), false},
     {"grace", "DURATION", "25s", NULL, NULL,
      "After TERM, INT or HUP, running handlers may go on for this long; the rest is handed back at once, "

@@ -190,7 +190,8 @@ void worker_outcome(struct worker *worker,
                     int64_t delay_ms,
                     struct impel_bytes error,
                     int64_t now_ms);
-/* The handler of `delivery` begins only now, and so does its timeout: it had to wait for a process. */
+/* The handler of `delivery` begins only now, and so does its timeout: it had to wait for a process, or
+ * for those before it. May be said again. */
 void worker_begun(struct worker *worker, struct delivery *delivery, int64_t now_ms);
 /* The connection to the store broke, and may have been made again: what the store remembers may be
  * older than what is held. All of it is renewed before another handler starts. */

@@ -44,6 +44,11 @@ void child_rewatch(struct children *children,
     (void)epoll_ctl(children->epoll_fd, EPOLL_CTL_MOD, child->fds[what], &event);
 }
 
+void child_unwatch(struct children *children, struct child *child, enum child_fd what)
+{
+    (void)epoll_ctl(children->epoll_fd, EPOLL_CTL_DEL, child->fds[what], NULL);
+}
+
 void child_close(struct children *children, struct child *child, enum child_fd what)
 {
     if (child->fds[what] >= 0) {

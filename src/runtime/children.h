@@ -94,6 +94,7 @@ void child_rewatch(struct children *children,
                    struct child *child,
                    enum child_fd what,
                    uint32_t events);
+void child_unwatch(struct children *children, struct child *child, enum child_fd what);
 void child_close(struct children *children, struct child *child, enum child_fd what);
 
 /* What may be over in a moment: no reason to give an entry up, nor to stop the worker. */

@@ -164,6 +164,36 @@ static size_t put_fields(struct command_env *env, const struct entry *entry, siz
     return index;
 }
 
+/* What was put, `count` strings of which the first `own` are no fields, and the base behind. */
+static bool compose(struct command_env *env, size_t own, size_t count)
+{
+    if (buf_status(&env->text) < 0) {
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        env->full[i] = (char *)env->text.data + env->offsets[i];
+    }
+    memcpy(env->small, env->full, own * sizeof(char *));
+    memcpy(env->small + own, env->base, (env->base_count + 1) * sizeof(char *));
+    memcpy(env->full + count, env->base, (env->base_count + 1) * sizeof(char *));
+    return true;
+}
+
+bool command_env_constant(struct command_env *env, const struct entry_origin *origin)
+{
+    size_t count = 0;
+    if (!make_room(env, OWN_COUNT)) {
+        return false;
+    }
+    buf_clear(&env->text);
+    if (origin->stream.data != NULL) {
+        count += put(env, count, "", bytes_of("IMPEL_STREAM"), origin->stream) ? 1 : 0;
+    }
+    count += put(env, count, "", bytes_of("IMPEL_GROUP"), origin->group) ? 1 : 0;
+    count += put(env, count, "", bytes_of("IMPEL_CONSUMER"), origin->consumer) ? 1 : 0;
+    return compose(env, count, count);
+}
+
 bool command_env_build(struct command_env *env,
                        const struct entry *entry,
                        const struct entry_origin *origin)
@@ -182,15 +212,5 @@ bool command_env_build(struct command_env *env,
     for (size_t i = 0; i < OWN_COUNT; i++) {
         own += put(env, own, "", bytes_of(own_names[i]), values[i]) ? 1 : 0;
     }
-    size_t count = put_fields(env, entry, own);
-    if (buf_status(&env->text) < 0) {
-        return false;
-    }
-    for (size_t i = 0; i < count; i++) {
-        env->full[i] = (char *)env->text.data + env->offsets[i];
-    }
-    memcpy(env->small, env->full, own * sizeof(char *));
-    memcpy(env->small + own, env->base, (env->base_count + 1) * sizeof(char *));
-    memcpy(env->full + count, env->base, (env->base_count + 1) * sizeof(char *));
-    return true;
+    return compose(env, own, put_fields(env, entry, own));
 }

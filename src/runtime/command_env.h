@@ -28,5 +28,8 @@ void command_env_release(struct command_env *env);
 bool command_env_build(struct command_env *env,
                        const struct entry *entry,
                        const struct entry_origin *origin);
+/* The same for a process that is given many: group and consumer, and the stream unless its data is
+ * NULL. */
+bool command_env_constant(struct command_env *env, const struct entry_origin *origin);
 
 #endif /* IMPEL_RUNTIME_COMMAND_ENV_H */

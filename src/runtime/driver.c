@@ -199,6 +199,9 @@ static void take_news(struct runtime *runtime, int64_t now_ms)
     while (runtime->stops_seen < asked) {
         runtime->stops_seen++;
         worker_stop(runtime->worker, now_ms);
+        if (runtime->handler->ops->stopping != NULL) {
+            runtime->handler->ops->stopping(runtime->handler);
+        }
     }
     if (runtime->cut) {
         runtime->cut = false;
@@ -216,6 +219,14 @@ void runtime_finished(void *user, struct delivery *delivery, const struct handle
         take_news(runtime, now_ms); /* first: what is asked to stop starts nothing in this place */
         worker_outcome(runtime->worker, delivery, result->outcome, result->delay_ms, result->error,
                        now_ms);
+    }
+}
+
+void runtime_begun(void *user, struct delivery *delivery)
+{
+    struct runtime *runtime = user;
+    if (!runtime->stopped) {
+        worker_begun(runtime->worker, delivery, runtime_now_ms());
     }
 }
 

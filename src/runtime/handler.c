@@ -3,11 +3,12 @@
 
 #include <stdlib.h>
 
-/* A new kind (a long-lived pipe, an HTTP endpoint) is a row here and a file beside this one. */
+/* A new kind (an HTTP endpoint) is a row here and a file beside this one. */
 static const struct handler_ops *const handler_table[] = {
     [HANDLER_INLINE] = &handler_inline,
     [HANDLER_POOL] = &handler_pool,
     [HANDLER_EXEC] = &handler_exec,
+    [HANDLER_PIPE] = &handler_pipe,
 };
 
 int handler_open(const struct handler_env *env,

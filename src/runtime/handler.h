@@ -25,12 +25,16 @@ struct handler_result {
 struct handler_env {
     uv_loop_t *loop;
     uint32_t concurrency; /* never more are started than this */
+    int64_t timeout_ms;   /* of one; 0 = none. The machine's to watch */
     const struct impel_bytes *streams;
+    size_t stream_count;
     struct impel_bytes group;
     struct impel_bytes consumer; /* settled before the first start */
     const char *store_url;
     /* The handler of `delivery` is over; at most once per start, also from within start(). */
     void (*finished)(void *user, struct delivery *delivery, const struct handler_result *result);
+    /* The handler of `delivery` begins only now, or later: its timeout does too. Again and again. */
+    void (*begun)(void *user, struct delivery *delivery);
     /* No handler can be started at all (the command cannot be executed): stop the worker. */
     void (*failed)(void *user, const struct impel_error *error);
     void (*event)(void *user, const struct impel_event *event);
@@ -47,6 +51,8 @@ struct handler_ops {
     void (*start)(struct handler *handler, struct delivery *delivery);
     /* Its work is not wanted any more; `finished` is called all the same, when it is over. */
     void (*cancel)(struct handler *handler, struct delivery *delivery, enum cancel_reason reason);
+    /* The worker stops: what has not begun yet is not to. May be NULL. */
+    void (*stopping)(struct handler *handler);
     /* Nothing runs any more: closes what lives on the loop, which then runs until it is empty. */
     void (*close)(struct handler *handler);
     void (*free)(struct handler *handler);
@@ -58,6 +64,7 @@ struct handler {
 extern const struct handler_ops handler_inline;
 extern const struct handler_ops handler_pool;
 extern const struct handler_ops handler_exec;
+extern const struct handler_ops handler_pipe;
 
 /* Opens the handler of the kind that the options name. */
 int handler_open(const struct handler_env *env,

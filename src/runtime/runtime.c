@@ -136,6 +136,8 @@ static bool copy_options(struct runtime *runtime, const struct runtime_options *
     worker->streams = streams;
     worker->dead_letters = dead_letters;
     runtime->env.streams = streams;
+    runtime->env.stream_count = count;
+    runtime->env.timeout_ms = worker->timeout_ms;
     runtime->env.group = worker->group;
     runtime->env.consumer = worker->consumer;
     runtime->env.concurrency = worker->concurrency;
@@ -364,6 +366,7 @@ int runtime_new(const struct runtime_options *options,
     }
     runtime->completed_tail = &runtime->completed;
     runtime->env.finished = runtime_finished;
+    runtime->env.begun = runtime_begun;
     runtime->env.failed = runtime_failed;
     runtime->env.event = runtime_tell;
     runtime->env.user = runtime;
@@ -479,12 +482,17 @@ static void duration_text(int64_t ms, char *text, size_t size)
 static void tell_limits(struct runtime *runtime)
 {
     const struct worker_options *worker = &runtime->options.worker;
-    char text[160], timeout[32];
+    uint32_t processes = runtime->options.handler.processes;
+    char text[160], timeout[32], where[48] = "";
     duration_text(worker->timeout_ms, timeout, sizeof timeout);
-    (void)snprintf(text, sizeof text, "running up to %u at once; %s%s", worker->concurrency,
-                   worker->timeout_ms > 0 ? "a handler is ended after "
-                                          : "handlers have no timeout",
-                   worker->timeout_ms > 0 ? timeout : "");
+    if (runtime->options.handler.kind == HANDLER_PIPE) {
+        (void)snprintf(where, sizeof where, " in %u process%s", processes,
+                       processes == 1 ? "" : "es");
+    }
+    (void)snprintf(
+        text, sizeof text, "running up to %u at once%s; %s%s", worker->concurrency, where,
+        worker->timeout_ms > 0 ? "a handler is ended after " : "handlers have no timeout",
+        worker->timeout_ms > 0 ? timeout : "");
     struct impel_event event;
     event_init(&event, "running", IMPEL_INFO, text);
     event.group = worker->group;

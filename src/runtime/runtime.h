@@ -13,8 +13,7 @@
  *
  * A runtime has its own loop and its own store handle and is driven by the one thread that calls
  * runtime_run(). Not here: parsing of options, the text of logs (observe/log.h), the public API
- * over this (src/lib). Later handlers (a long-lived pipe, an HTTP endpoint) are rows in the table
- * of handler.c. */
+ * over this (src/lib). A later handler (an HTTP endpoint) is a row in the table of handler.c. */
 #ifndef IMPEL_RUNTIME_H
 #define IMPEL_RUNTIME_H
 
@@ -26,6 +25,7 @@ enum handler_kind {
     HANDLER_INLINE, /* `call` on the loop's own thread; it has to be quick */
     HANDLER_POOL,   /* `call` on a pool of `concurrency` threads */
     HANDLER_EXEC,   /* one process an entry: `argv` */
+    HANDLER_PIPE,   /* `processes` of `argv` that stay, and answer on a line each */
 };
 
 struct runtime_handler {
@@ -35,6 +35,7 @@ struct runtime_handler {
     char *const
         *argv; /* NULL-terminated; argv[0] is searched in $PATH. Lives as long as the runtime
                 */
+    uint32_t processes; /* of HANDLER_PIPE, at most the concurrency; 0 = 1 */
 };
 
 struct runtime_options {

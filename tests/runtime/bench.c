@@ -19,6 +19,12 @@ static void on_finished(void *user, struct delivery *delivery, const struct hand
     delivery->entry = NULL;
 }
 
+static void on_begun(void *user, struct delivery *delivery)
+{
+    struct bench *bench = user;
+    bench->begun[delivery - bench->deliveries]++;
+}
+
 static void on_failed(void *user, const struct impel_error *error)
 {
     struct bench *bench = user;
@@ -31,6 +37,7 @@ static void on_event(void *user, const struct impel_event *event)
     struct bench *bench = user;
     bench->events++;
     (void)snprintf(bench->event_name, sizeof bench->event_name, "%s", event->name);
+    (void)snprintf(bench->event_text, sizeof bench->event_text, "%s", event->text);
 }
 
 static void on_deadline(uv_timer_t *timer)
@@ -39,16 +46,25 @@ static void on_deadline(uv_timer_t *timer)
     bench->late = true;
 }
 
+static void on_tick(uv_timer_t *timer)
+{
+    (void)timer;
+}
+
 int bench_open(struct bench *bench,
                uint32_t concurrency,
                const struct runtime_handler *options,
                struct impel_error *err)
 {
+    int64_t timeout_ms = bench->timeout_ms;
     memset(bench, 0, sizeof *bench);
+    bench->timeout_ms = timeout_ms;
     CHECK(uv_loop_init(&bench->loop) == 0);
     CHECK(uv_timer_init(&bench->loop, &bench->deadline) == 0);
     bench->deadline.data = bench;
     uv_timer_start(&bench->deadline, on_deadline, BENCH_DEADLINE_MS, 0);
+    CHECK(uv_timer_init(&bench->loop, &bench->tick) == 0);
+    uv_timer_start(&bench->tick, on_tick, BENCH_TICK_MS, BENCH_TICK_MS);
     bench->stream = bytes_of("orders");
     bench->env = (struct handler_env){
         .loop = &bench->loop,
@@ -56,7 +72,10 @@ int bench_open(struct bench *bench,
         .streams = &bench->stream,
         .group = bytes_of("billing"),
         .consumer = bytes_of("me-1"),
+        .stream_count = 1,
+        .timeout_ms = bench->timeout_ms,
         .finished = on_finished,
+        .begun = on_begun,
         .failed = on_failed,
         .event = on_event,
         .user = bench,
@@ -73,8 +92,9 @@ size_t bench_start(struct bench *bench, const struct impel_field *fields, size_t
     size_t number = bench->started++;
     CHECK(number < BENCH_MAX);
     struct delivery *delivery = &bench->deliveries[number];
-    *delivery = (struct delivery){.serial = number + 1, .attempt = 1};
-    delivery->entry = entry_new((struct impel_id){number + 1, 0}, fields, field_count);
+    *delivery = (struct delivery){.serial = number + 1, .attempt = 1, .apart = bench->apart};
+    uint64_t ms = bench->id_ms != 0 ? bench->id_ms : number + 1;
+    delivery->entry = entry_new((struct impel_id){ms, 0}, fields, field_count);
     CHECK(delivery->entry != NULL);
     bench->handler->ops->start(bench->handler, delivery);
     return number;
@@ -125,6 +145,7 @@ void bench_close(struct bench *bench)
         bench->handler->ops->close(bench->handler);
     }
     uv_close((uv_handle_t *)&bench->deadline, NULL);
+    uv_close((uv_handle_t *)&bench->tick, NULL);
     (void)uv_run(&bench->loop, UV_RUN_DEFAULT);
     CHECK(uv_loop_close(&bench->loop) == 0);
     if (bench->handler != NULL) {

@@ -7,22 +7,29 @@
 
 enum {
     BENCH_MAX = 256,
+    BENCH_TICK_MS = 20,
     BENCH_DEADLINE_MS = 30000, /* a test that waits longer has failed */
 };
 
 struct bench {
     uv_loop_t loop;
     uv_timer_t deadline;
+    uv_timer_t tick; /* a turn is never long, whatever a timer did in it */
     struct handler_env env;
     struct handler *handler;
     struct impel_bytes stream;
     struct delivery deliveries[BENCH_MAX];
     size_t started, finished;
-    bool late; /* the deadline passed */
+    int begun[BENCH_MAX];
+    int64_t timeout_ms; /* as the handler is told; set before it is opened */
+    uint64_t id_ms;     /* the ID of what is started; 0 = its number + 1 */
+    bool apart;         /* of what is started from here on */
+    bool late;          /* the deadline passed */
     int failures;
     struct impel_error failure;
     int events;
     char event_name[64]; /* the last */
+    char event_text[512];
     struct {
         enum worker_outcome outcome;
         int64_t delay_ms;
@@ -43,7 +50,7 @@ size_t bench_start_text(struct bench *bench, const char *name, const char *value
 bool bench_wait(struct bench *bench, size_t count);
 /* Starts `count` in all, never more than `at_once` together, and waits for the last. */
 void bench_start_many(struct bench *bench, size_t count, size_t at_once);
-/* One turn of the loop, which waits for an event. False once the deadline has passed. */
+/* One turn of the loop, which waits for an event, or a tick. False once the deadline has passed. */
 bool bench_turn(struct bench *bench);
 void bench_cancel(struct bench *bench, size_t number, enum cancel_reason reason);
 void bench_close(struct bench *bench);
