@@ -42,6 +42,7 @@ bench: build
 	@build/impel bench recover
 	@build/impel bench steady
 	@build/impel bench exec
+	@build/impel bench pipe
 	@build/impel bench takeover
 	@build/impel bench sweep
 	@build/impel bench memory

@@ -1,7 +1,8 @@
 /* bench.h -- one measurement: the same work done by Impel, by a plain LMDB loop, and by the loops
  * that people write against Redis.
  *
- * `exec` measures a command for each entry, against xargs; `takeover` and `sweep` have no other side,
+ * `exec` measures a command for each entry, against xargs, and `pipe` commands that stay, against a
+ * command for each entry; `takeover` and `sweep` have no other side,
  * but a goal.
  *
  * All sides work in a fresh folder (and a fresh redis-server) on entries of the same size, and only
@@ -20,6 +21,7 @@ enum bench_work {
     BENCH_STEADY,  /* read, no-op handler, ack */
     BENCH_RECOVER, /* claim what somebody else left, check the count, ack */
     BENCH_EXEC,    /* a command for each */
+    BENCH_PIPE,    /* commands that stay */
     BENCH_WORKS,
 };
 
@@ -31,6 +33,8 @@ enum {
      * the claim that is under way meanwhile. */
     BENCH_CONCURRENCY = 2000,
     BENCH_EXEC_CONCURRENCY = 4,
+    BENCH_PIPE_PROCESSES = 2,
+    BENCH_PIPE_CONCURRENCY = 256, /* of both together */
     BENCH_URL_SIZE = 256,
 };
 
@@ -47,6 +51,9 @@ struct bench_case {
 int bench_plain(const struct bench_case *bench, double *seconds, struct impel_error *err);
 int bench_impel(const struct bench_case *bench, double *seconds, struct impel_error *err);
 int bench_exec(const struct bench_case *bench, double *seconds, struct impel_error *err);
+int bench_pipe(const struct bench_case *bench, double *seconds, struct impel_error *err);
+/* What bench_pipe() gives its entries to: answers each line with `done`. */
+int bench_answer(struct impel_error *err);
 int bench_xargs(const struct bench_case *bench, double *seconds, struct impel_error *err);
 /* By bench/peers/NAME, on entries that bench_prepare() has made. */
 int bench_loop(const struct bench_case *bench,

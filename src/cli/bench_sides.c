@@ -9,6 +9,7 @@
 #include <string.h>
 
 enum {
+    EXEC_SHARE = 100,  /* beside commands that stay: the same */
     PYTHON_SHARE = 10, /* it is given this part of the entries: it takes so much longer */
 };
 
@@ -18,6 +19,7 @@ enum side_kind {
     SIDE_LOOP, /* a program in bench/peers */
     SIDE_EXEC, /* Impel with a command as its handler */
     SIDE_XARGS,
+    SIDE_PIPE, /* Impel with commands that stay */
 };
 
 enum {
@@ -25,6 +27,7 @@ enum {
     WORK_RECOVER = 1U << BENCH_RECOVER,
     WORK_BOTH = WORK_STEADY | WORK_RECOVER,
     WORK_EXEC = 1U << BENCH_EXEC,
+    WORK_PIPE = 1U << BENCH_PIPE,
 };
 
 struct side {
@@ -45,6 +48,8 @@ enum side_index {
     LOOP_PYTHON,
     IMPEL_EXEC,
     XARGS,
+    IMPEL_PIPE,
+    EXEC_BESIDE_PIPE,
     SIDE_COUNT,
 };
 _Static_assert((int)SIDE_COUNT <= (int)BENCH_SIDES_MAX, "a place for each side");
@@ -59,10 +64,14 @@ static const struct side sides[] = {
     [LOOP_PYTHON] = {SIDE_LOOP, false, true, "loop.py", WORK_RECOVER, PYTHON_SHARE},
     [IMPEL_EXEC] = {SIDE_EXEC, true, false, NULL, WORK_EXEC, 1},
     [XARGS] = {SIDE_XARGS, false, false, NULL, WORK_EXEC, 1},
+    [IMPEL_PIPE] = {SIDE_PIPE, true, false, NULL, WORK_PIPE, 1},
+    [EXEC_BESIDE_PIPE] = {SIDE_EXEC, true, false, NULL, WORK_PIPE, EXEC_SHARE},
 };
 
-static const char *const work_names[BENCH_WORKS] = {
-    [BENCH_STEADY] = "steady", [BENCH_RECOVER] = "recover", [BENCH_EXEC] = "exec"};
+static const char *const work_names[BENCH_WORKS] = {[BENCH_STEADY] = "steady",
+                                                    [BENCH_RECOVER] = "recover",
+                                                    [BENCH_EXEC] = "exec",
+                                                    [BENCH_PIPE] = "pipe"};
 
 /* goal[work]: the ratio that is to be reached; 0 = none is set. */
 static const struct {
@@ -70,13 +79,14 @@ static const struct {
     const char *side_name, *against_name;
     double goal[BENCH_WORKS];
 } comparisons[] = {
-    {IMPEL_FULL, PLAIN_FULL, "sync=full", "plain LMDB", {0.5, 0.5, 0}},
-    {IMPEL_PROCESS, PLAIN_PROCESS, "sync=process", "plain LMDB", {0.5, 0.5, 0}},
-    {IMPEL_REDIS, LOOP_C, "redis", "C loop, redis", {1, 1, 0}},
-    {IMPEL_REDIS, LOOP_PYTHON, "redis", "Python loop, redis", {0, 25, 0}},
-    {IMPEL_PROCESS, LOOP_C, "sync=process", "C loop, redis", {0, 4, 0}},
-    {IMPEL_FULL, LOOP_C, "sync=full", "C loop, redis", {0, 2, 0}},
-    {IMPEL_EXEC, XARGS, "sync=full", "xargs -n1 -P4", {0, 0, 1}},
+    {IMPEL_FULL, PLAIN_FULL, "sync=full", "plain LMDB", {0.5, 0.5, 0, 0}},
+    {IMPEL_PROCESS, PLAIN_PROCESS, "sync=process", "plain LMDB", {0.5, 0.5, 0, 0}},
+    {IMPEL_REDIS, LOOP_C, "redis", "C loop, redis", {1, 1, 0, 0}},
+    {IMPEL_REDIS, LOOP_PYTHON, "redis", "Python loop, redis", {0, 25, 0, 0}},
+    {IMPEL_PROCESS, LOOP_C, "sync=process", "C loop, redis", {0, 4, 0, 0}},
+    {IMPEL_FULL, LOOP_C, "sync=full", "C loop, redis", {0, 2, 0, 0}},
+    {IMPEL_EXEC, XARGS, "sync=full", "xargs -n1 -P4", {0, 0, 1, 0}},
+    {IMPEL_PIPE, EXEC_BESIDE_PIPE, "pipe", "a command for each", {0, 0, 0, 20}},
 };
 _Static_assert(BENCH_EXEC_CONCURRENCY == 4, "as the name says");
 
@@ -119,6 +129,8 @@ static int on_disk(const struct bench_case *bench,
         return bench_exec(bench, seconds, err);
     case SIDE_XARGS:
         return bench_xargs(bench, seconds, err);
+    case SIDE_PIPE:
+        return bench_pipe(bench, seconds, err);
     default:
         return bench_impel(bench, seconds, err);
     }
@@ -224,7 +236,7 @@ void bench_sides_print(const struct bench_sides *run, const struct bench_case *b
             print_text(run, bench, i);
         }
     }
-    if (bench->work == BENCH_EXEC) {
+    if (bench->work == BENCH_EXEC || bench->work == BENCH_PIPE) {
         return;
     }
     if (!json) {

@@ -6,7 +6,7 @@
 #include "cli/bench_figures.h"
 
 enum {
-    BENCH_SIDES_MAX = 10,
+    BENCH_SIDES_MAX = 11,
 };
 
 struct bench_sides {

@@ -12,6 +12,7 @@
 enum {
     ENTRIES = 100000,
     EXEC_ENTRIES = 500,
+    PIPE_ENTRIES = 50000,
     MEMORY_ENTRIES = 10000,
     MEMORY_VALUE_SIZE = 1024,
     MEMORY_LIMIT_MIB = 48,
@@ -25,6 +26,7 @@ bench_throughput(const struct options *options, enum bench_work work, struct imp
         .work = work,
         .entries = options->entries > 0 ? (uint64_t)options->entries
                    : work == BENCH_EXEC ? EXEC_ENTRIES
+                   : work == BENCH_PIPE ? PIPE_ENTRIES
                                         : ENTRIES,
         .value_size = (size_t)options->value_size,
     };
@@ -98,6 +100,10 @@ int command_bench(struct options *options, struct impel_error *err)
         rc = bench_throughput(options, BENCH_STEADY, err);
     } else if (strcmp(word, "exec") == 0) {
         rc = bench_throughput(options, BENCH_EXEC, err);
+    } else if (strcmp(word, "pipe") == 0) {
+        rc = bench_throughput(options, BENCH_PIPE, err);
+    } else if (strcmp(word, "answer") == 0) { /* for `pipe`, not for people */
+        rc = bench_answer(err);
     } else if (strcmp(word, "takeover") == 0) {
         rc = bench_once(options, bench_takeover, err);
     } else if (strcmp(word, "sweep") == 0) {
@@ -105,7 +111,7 @@ int command_bench(struct options *options, struct impel_error *err)
     } else {
         rc = error_set(
             err, IMPEL_ERR_INVALID,
-            "what to measure? impel bench recover, steady, exec, takeover, sweep or memory");
+            "what to measure? impel bench recover, steady, exec, pipe, takeover, sweep or memory");
     }
     return rc < 0 ? rc : EXIT_DONE;
 }

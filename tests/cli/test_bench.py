@@ -32,6 +32,14 @@ def a_command_for_each_entry_against_xargs(tmp):
 
 
 @test
+def commands_that_stay_against_one_for_each_entry(tmp):
+    line = json_lines(impel_ok("bench", "pipe", "--entries", "2000", "--runs", "1", "--json",
+                               env={"TMPDIR": str(tmp)}, deadline_s=60))[0]
+    equal((line["work"], line["against"], line["goal"]), ("pipe", "a command for each", 20.0))
+    equal(line["impel_per_s"] > 0 and line["against_per_s"] > 0, True, line)
+
+
+@test
 def a_killed_workers_entries_run_elsewhere(tmp):
     line = json_lines(impel_ok("bench", "takeover", "--runs", "1", "--json",
                                env={"TMPDIR": str(tmp)}, deadline_s=120))[0]
@@ -75,7 +83,7 @@ def nothing_to_measure_is_misuse(tmp):
     for words in [[], ["speed"]]:
         done = impel("bench", *words)
         equal(done.code, 2)
-        contains(done.err, "recover, steady, exec, takeover, sweep or memory")
+        contains(done.err, "recover, steady, exec, pipe, takeover, sweep or memory")
 
 
 main()
