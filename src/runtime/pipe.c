@@ -60,6 +60,7 @@ static void enqueue(struct pipe *pipe, struct item *item, bool first)
 
 static void dequeue(struct pipe *pipe, struct item *item)
 {
+    ASSERT(item->delivery != NULL);
     list_remove(&item->link);
     pipe->queue_count--;
     pipe->queued_apart -= item->delivery->apart;

@@ -436,7 +436,9 @@ static void pass_on(struct process *process, int reads)
         ssize_t n = read(fd_of(process, CHILD_STDERR), data, sizeof data);
         if (n > 0) {
             tail_keep(&process->tail, data, (size_t)n);
-            n = takes ? write(STDERR_FILENO, data, (size_t)n) : 0;
+            if (takes) {
+                (void)!write(STDERR_FILENO, data, (size_t)n);
+            }
         } else if (n == 0) {
             close_fd(process, CHILD_STDERR);
         } else if (errno != EINTR) {

@@ -7,6 +7,13 @@
 #include <errno.h>
 #include <stdio.h>
 
+/* Of LMDB's pages, which have 4096 bytes or more, and keys of 511 at most. */
+enum {
+    PAGE_HEAD_SIZE = 16,
+    NODE_HEAD_SIZE = 8,
+    SMALL_VALUE_SIZE = 1024, /* certainly has no pages of its own */
+};
+
 const char *const lmdb_database_names[DB_COUNT] = {
     [DB_CATALOG] = "catalog", [DB_ENTRIES] = "entries", [DB_NODES] = "nodes",
     [DB_PEL] = "pel",         [DB_OWNED] = "owned",
@@ -198,10 +205,35 @@ int row_reserve(struct lmdb_txn *txn, enum lmdb_database db, MDB_val key, size_t
     return rc;
 }
 
-/* Deletes the row at the cursor. */
-static int row_delete_here(struct lmdb_txn *txn, enum lmdb_database db, MDB_cursor *cursor)
+/* A value with pages of its own lies behind their head, which says how many they are. LMDB believes it
+ * when it frees them: after damage to a file in use that may be more than there is memory to note. */
+static bool pages_are_right(const struct lmdb_txn *txn, const MDB_val *key, const MDB_val *value)
+{
+    MDB_stat stat;
+    uint32_t pages = 0;
+
+    if (mdb_env_stat(mdb_txn_env(txn->mdb), &stat) != 0) {
+        return false;
+    }
+    size_t shared_max = (stat.ms_psize - PAGE_HEAD_SIZE) / 2 - 2;
+    if (NODE_HEAD_SIZE + key->mv_size + value->mv_size <= (shared_max & ~(size_t)1)) {
+        return true; /* it lies in a page with others */
+    }
+    memcpy(&pages, (const uint8_t *)value->mv_data - sizeof(pages), sizeof(pages));
+    return pages == (PAGE_HEAD_SIZE - 1 + value->mv_size) / stat.ms_psize + 1;
+}
+
+/* Deletes the row at the cursor, which is this one. */
+static int row_delete_here(struct lmdb_txn *txn,
+                           enum lmdb_database db,
+                           MDB_cursor *cursor,
+                           const MDB_val *key,
+                           const MDB_val *value)
 {
     ASSERT(txn->write);
+    if (value->mv_size > SMALL_VALUE_SIZE && !pages_are_right(txn, key, value)) {
+        return lmdb_fail(txn, IMPEL_ERR_CORRUPT, "a large value has another number of pages");
+    }
     txn->writes[db]++;
     txn->changes++;
     txn->last[db].known = false;
@@ -222,7 +254,7 @@ int row_delete(struct lmdb_txn *txn, enum lmdb_database db, MDB_val key)
     if (code == MDB_NOTFOUND) {
         return IMPEL_ERR_NOT_FOUND;
     }
-    return code == 0 ? row_delete_here(txn, db, cursor)
+    return code == 0 ? row_delete_here(txn, db, cursor, &key, &value)
                      : lmdb_fail_mdb(txn, code, "a row could not be read");
 }
 
@@ -248,7 +280,7 @@ int row_delete_run(struct lmdb_txn *txn,
     int code = rc < 0 ? 0 : mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
 
     while (rc >= 0 && code == 0 && deleted < run->most && run_has(run, &key)) {
-        rc = row_delete_here(txn, db, cursor);
+        rc = row_delete_here(txn, db, cursor, &key, &value);
         deleted++;
         /* The cursor stands before what came next: no search for each row. */
         code = rc < 0 ? 0 : mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
