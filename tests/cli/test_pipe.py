@@ -240,7 +240,7 @@ for entry in lines():
         time.sleep(1000)
     log("out", "%s %d" % (entry["fields"]["n"], entry["attempt"]))
     answer(entry)
-""", "--concurrency", "4", "--timeout", "%ds" % (2 * SLOWNESS), "--max-deliveries", "2")
+""", "--concurrency", "4", "--timeout", "%ds" % (2 * SLOWNESS), "--max-deliveries", "2", "--dead-after", "30s")
     equal([(r["fields"]["n"], r["deliveries"]) for r in dead(tmp)], [("0", 2)])
     equal(sorted(line.split()[0] for line in lines_of(tmp / "out")), ["1", "2", "3"])
 
