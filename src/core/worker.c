@@ -485,6 +485,14 @@ void worker_begun(struct worker *w, struct delivery *delivery, int64_t now_ms)
     run->slept_ms = w->slept_ms;
 }
 
+bool worker_may_begin(struct worker *w, struct delivery *delivery, int64_t now_ms)
+{
+    const struct run *run = CONTAINER(delivery, struct run, delivery);
+
+    set_now(w, now_ms);
+    return !w->ended && run->hold != NULL && stream_open(run->hold->stream);
+}
+
 void worker_stop(struct worker *w, int64_t now_ms)
 {
     set_now(w, now_ms);

@@ -193,6 +193,9 @@ void worker_outcome(struct worker *worker,
 /* The handler of `delivery` begins only now, and so does its timeout: it had to wait for a process, or
  * for those before it. May be said again. */
 void worker_begun(struct worker *worker, struct delivery *delivery, int64_t now_ms);
+/* Whether a handler that was started, and had to wait since, may begin now: for it holds what held for
+ * its start. False after a gap, until what is held was renewed: ask again. */
+bool worker_may_begin(struct worker *worker, struct delivery *delivery, int64_t now_ms);
 /* The connection to the store broke, and may have been made again: what the store remembers may be
  * older than what is held. All of it is renewed before another handler starts. */
 void worker_disconnected(struct worker *worker, int64_t now_ms);

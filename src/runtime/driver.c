@@ -230,6 +230,12 @@ void runtime_begun(void *user, struct delivery *delivery)
     }
 }
 
+bool runtime_may_begin(void *user, struct delivery *delivery)
+{
+    struct runtime *runtime = user;
+    return runtime->stopped || worker_may_begin(runtime->worker, delivery, runtime_now_ms());
+}
+
 void runtime_failed(void *user, const struct impel_error *error)
 {
     struct runtime *runtime = user;

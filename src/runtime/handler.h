@@ -35,6 +35,9 @@ struct handler_env {
     void (*finished)(void *user, struct delivery *delivery, const struct handler_result *result);
     /* The handler of `delivery` begins only now, or later: its timeout does too. Again and again. */
     void (*begun)(void *user, struct delivery *delivery);
+    /* Whether one that had to wait since its start may begin now. Where the worker slept, or was cut off,
+     * others may have the entry by now: it is found out first, and what was lost is cancelled. */
+    bool (*may_begin)(void *user, struct delivery *delivery);
     /* No handler can be started at all (the command cannot be executed): stop the worker. */
     void (*failed)(void *user, const struct impel_error *error);
     void (*event)(void *user, const struct impel_event *event);

@@ -117,22 +117,29 @@ void pipe_take_back(struct pipe *pipe, struct item *item)
 /* ---- giving ---- */
 
 /* The process that is to be given the item, NULL = none for now. `any_room` tells whether one has
- * room for whatever is allowed there. */
+ * room for what is behind it in the queue, should that be allowed there. */
 static struct process *choose(struct pipe *pipe, const struct item *item, bool *any_room)
 {
     bool apart = item->delivery->apart;
     struct process *best = NULL, *emptiest = NULL;
     *any_room = false;
+    if (pipe->reserved != NULL && pipe->reserved->state != PROCESS_UP) {
+        pipe->reserved = NULL; /* it takes nothing more, and may be long about its end */
+    }
     for (uint32_t i = 0; i < pipe->process_count; i++) {
         struct process *process = &pipe->processes[i];
         if (process->state == PROCESS_UP &&
             (emptiest == NULL || process->flight_count < emptiest->flight_count)) {
             emptiest = process;
         }
-        if (!process_has_room(process) || (process == pipe->reserved && !apart)) {
+        bool waited_for = process == pipe->reserved;
+        if (!process_has_room(process)) {
             continue;
         }
-        *any_room = true;
+        *any_room = *any_room || !waited_for || process->flight_count == 0;
+        if (waited_for && !apart) {
+            continue;
+        }
         /* An ID is in a process once at most, though two streams may have it: answers name it. */
         if ((apart && process->flight_count > 0) ||
             pipe_find(pipe, process, item->delivery->entry->id) != NULL) {
@@ -145,7 +152,6 @@ static struct process *choose(struct pipe *pipe, const struct item *item, bool *
     if (apart && best == NULL && pipe->reserved == NULL) {
         pipe->reserved = emptiest;
     }
-    *any_room = *any_room || apart;
     return best;
 }
 
@@ -180,6 +186,13 @@ static void give_what_can(struct pipe *pipe)
     while (at != &pipe->queue && any_room) {
         struct item *item = CONTAINER(at, struct item, link);
         at = at->next;
+        if (!pipe->env->may_begin(pipe->env->user, item->delivery)) {
+            if (item->delivery->apart) {
+                pipe->reserved =
+                    NULL; /* it may be long until then; others may be of another stream */
+            }
+            continue;
+        }
         struct process *process = choose(pipe, item, &any_room);
         if (process != NULL && !give(pipe, process, item)) {
             break;
@@ -282,9 +295,10 @@ static void pipe_cancel(struct handler *base, struct delivery *delivery, enum ca
     if (reason == CANCEL_STOP) {
         process_end(process, "the worker stops, and its grace is over", true);
     } else if (reason == CANCEL_TIMEOUT) {
-        char text[96], id[ID_TEXT_SIZE];
-        (void)snprintf(text, sizeof text, "entry %s was not answered within the timeout",
-                       id_format(delivery->entry->id, id));
+        char text[160], id[ID_TEXT_SIZE];
+        (void)snprintf(text, sizeof text, "entry %s was not answered within the timeout%s",
+                       id_format(delivery->entry->id, id),
+                       process->answered ? "" : ", nor was any other: does it flush its answers?");
         process_end(process, text, true);
     } else {
         lost(pipe, item);

@@ -534,8 +534,7 @@ static void tell_end(struct process *process, const char *ended, size_t counted,
                         ended, process->why[0] != '\0' ? ")" : "");
     if (counted > 0) {
         size += snprintf(text + size, sizeof text - (size_t)size,
-                         "; %zu it had read %s tried again, %s", counted,
-                         counted == 1 ? "is" : "are", counted == 1 ? "alone" : "each alone");
+                         "; %zu that it had read failed with it", counted);
     }
     if (!process->pipe->closing && !process->pipe->stopping && wait_ms > 0) {
         (void)snprintf(text + size, sizeof text - (size_t)size, "; the next one starts in %lld ms",

@@ -367,6 +367,7 @@ int runtime_new(const struct runtime_options *options,
     runtime->completed_tail = &runtime->completed;
     runtime->env.finished = runtime_finished;
     runtime->env.begun = runtime_begun;
+    runtime->env.may_begin = runtime_may_begin;
     runtime->env.failed = runtime_failed;
     runtime->env.event = runtime_tell;
     runtime->env.user = runtime;

@@ -75,8 +75,9 @@ void runtime_pump(struct runtime *runtime);
 void runtime_ask_dead_letters(struct runtime *runtime);
 /* The request's `done`. */
 void runtime_completed(struct request *request);
-/* The handler's four (see handler.h). */
+/* The handler's five (see handler.h). */
 void runtime_begun(void *user, struct delivery *delivery);
+bool runtime_may_begin(void *user, struct delivery *delivery);
 void runtime_finished(void *user, struct delivery *delivery, const struct handler_result *result);
 void runtime_failed(void *user, const struct impel_error *error);
 /* The store has given up: the run ends with this text. */

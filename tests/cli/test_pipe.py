@@ -6,7 +6,7 @@ import os
 import signal
 
 from impeltest import (SLOWNESS, SOURCE, check, contains, equal, impel, impel_argv, impel_ok, json_lines, main,
-                       start, stop_outside_its_lock, test, wait_for)
+                       start, start_redis, stop_outside_its_lock, test, wait_for)
 
 GROUP = ["--stream", "s", "--group", "g", "--dead-after", "2s", "--backoff", "20ms..50ms"]
 
@@ -36,11 +36,11 @@ def add(tmp, count):
     impel_ok("add", "--stream", "s", "--jsonl", "-", store=tmp / "db", stdin=lines)
 
 
-def argv(tmp, code, *options):
+def argv(tmp, code, *options, store=None):
     script = tmp / "handler.py"
     script.write_text(PRELUDE + "os.chdir(%r)\n" % str(tmp) + code)
     return impel_argv("run", *GROUP, "--pipe", *options, "--", "python3", str(script),
-                      store=tmp / "db")
+                      store=store or tmp / "db")
 
 
 def run(tmp, code, *options):
@@ -174,7 +174,7 @@ for entry in lines():
     pid = int(wait_for(lambda: lines_of(tmp / "pid"), what="the first entry")[0])
     os.kill(pid, signal.SIGKILL)
     wait_for(lambda: sorted(lines_of(tmp / "out")) == ["0 2", "1 1"], what="both entries")
-    contains(worker.err(), "killed by signal 9 (SIGKILL); 1 it had read is tried again, alone")
+    contains(worker.err(), "killed by signal 9 (SIGKILL); 1 that it had read failed with it")
     equal(worker.stop().code, 0)
     equal(pending(tmp), 0)
 
@@ -290,6 +290,36 @@ for entry in lines():
     first.signal(signal.SIGTERM)
     first.wait_for_output("stopping")
     equal(first.stop().code, 0)
+
+
+@test
+def what_still_waits_in_a_paused_worker_is_not_run_a_second_time(tmp):
+    """F39: with one attempt each an entry has the process to itself, and the others wait in the worker."""
+    _, port = start_redis(tmp)
+    store = "redis://127.0.0.1:%d" % port
+    impel_ok("add", "--stream", "s", "--jsonl", "-", store=store, stdin='{"n":"0"}\n{"n":"1"}\n{"n":"2"}\n')
+    first = start(argv(tmp, """
+for entry in lines():
+    log("ran", entry["fields"]["n"] + " first")
+    while not os.path.exists("go"):
+        time.sleep(0.02)
+    answer(entry)
+    log("answered", "x")
+""", "--dead-after", "1s", "--concurrency", "3", "--max-deliveries", "1", store=store), tmp, name="first")
+    wait_for(lambda: lines_of(tmp / "ran"), what="an entry to be read")
+    wait_for(lambda: int(impel_ok("call", "XPENDING", "s", "g", store=store).split("\n")[0]) == 3,
+             what="all to be held")
+    first.signal(signal.SIGSTOP)
+    impel_ok("run", *GROUP, "--until-idle", "--", "sh", "-c", 'echo "$IMPEL_FIELD_n second" >> %s/ran' % tmp,
+             store=store, deadline_s=60)
+    (tmp / "go").touch()
+    wait_for(lambda: lines_of(tmp / "answered"), what="the process to go on")
+    first.signal(signal.SIGCONT)
+    impel_ok("add", "--stream", "s", "n=3", store=store)
+    wait_for(lambda: "3 first" in lines_of(tmp / "ran"), what="the worker to go on")
+    equal(first.stop().code, 0)
+    equal(sorted(lines_of(tmp / "ran")),
+          ["0 first", "0 second", "1 second", "2 second", "3 first"])
 
 
 # ---- stopping --------------------------------------------------------------------------------

@@ -25,6 +25,12 @@ static void on_begun(void *user, struct delivery *delivery)
     bench->begun[delivery - bench->deliveries]++;
 }
 
+static bool may_begin(void *user, struct delivery *delivery)
+{
+    struct bench *bench = user;
+    return delivery != bench->unsure;
+}
+
 static void on_failed(void *user, const struct impel_error *error)
 {
     struct bench *bench = user;
@@ -76,6 +82,7 @@ int bench_open(struct bench *bench,
         .timeout_ms = bench->timeout_ms,
         .finished = on_finished,
         .begun = on_begun,
+        .may_begin = may_begin,
         .failed = on_failed,
         .event = on_event,
         .user = bench,

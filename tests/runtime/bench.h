@@ -21,10 +21,11 @@ struct bench {
     struct delivery deliveries[BENCH_MAX];
     size_t started, finished;
     int begun[BENCH_MAX];
-    int64_t timeout_ms; /* as the handler is told; set before it is opened */
-    uint64_t id_ms;     /* the ID of what is started; 0 = its number + 1 */
-    bool apart;         /* of what is started from here on */
-    bool late;          /* the deadline passed */
+    int64_t timeout_ms;      /* as the handler is told; set before it is opened */
+    uint64_t id_ms;          /* the ID of what is started; 0 = its number + 1 */
+    bool apart;              /* of what is started from here on */
+    struct delivery *unsure; /* this one may not begin for now */
+    bool late;               /* the deadline passed */
     int failures;
     struct impel_error failure;
     int events;

@@ -282,7 +282,7 @@ TEST(what_a_dead_process_had_read_is_tried_again)
     check_text(bench.results[0].error, "killed by signal 11 (SIGSEGV)");
     check_text(bench.results[0].error, "out of paper");
     CHECK(strcmp(bench.event_name, "process-ended") == 0);
-    check_text(bench.event_text, "1 it had read is tried again, alone");
+    check_text(bench.event_text, "1 that it had read failed with it");
     end();
 }
 
@@ -388,6 +388,114 @@ TEST(one_apart_has_its_process_to_itself)
     end();
 }
 
+TEST(one_apart_waits_for_no_process_that_takes_nothing_more)
+{
+    begin();
+    open_pipe(
+        4, 2,
+        "next; n; echo $n > has-$n; if [ $n = 1 ]; then until [ -e close ]; do sleep 0.02; done; "
+        "exec 0<&-; echo closed > closed; exec sleep 1000; fi; "
+        "until [ -e go ]; do sleep 0.02; done; printf $n >> order; answer done; "
+        "while next; do n; printf $n >> order; answer done; done");
+    bench_start_text(&bench, "n", "1");
+    bench_start_text(&bench, "n", "2");
+    wait_for_file("has-1");
+    wait_for_file("has-2");
+    bench.apart = true;
+    bench_start_text(&bench, "n", "3"); /* is to have the first process */
+    bench.apart = false;
+    CHECK(bench_turn(&bench) && bench_turn(&bench));
+    touch("close");
+    wait_for_file("closed");
+    CHECK(bench_turn(&bench) && bench_turn(&bench));
+    bench_start_text(&bench, "n", "4"); /* the second is not to be filled up any more */
+    CHECK(bench_turn(&bench) && bench_turn(&bench));
+    touch("go");
+    CHECK(bench_wait(&bench, 3));
+    CHECK(strcmp(line_of("order"), "234") == 0);
+    bench_cancel(&bench, 0, CANCEL_STOP);
+    CHECK(bench_wait(&bench, 4));
+    end();
+}
+
+TEST(one_apart_gets_the_process_kept_for_it_whatever_came_before_it_again)
+{
+    begin();
+    open_pipe(
+        6, 2,
+        "next; n; echo $n > has-$n; if [ $n = 2 ]; then until [ -e close ]; do sleep 0.02; done; "
+        "exec 0<&-; echo closed > closed; exec sleep 1000; fi; "
+        "until [ -e go ]; do sleep 0.02; done; printf $n >> order; answer done; "
+        "while next; do n; printf $n >> order; answer done; done");
+    for (int i = 0; i < 4; i++) {
+        const char *const numbers[] = {"1", "2", "3", "4"};
+        bench_start_text(&bench, "n", numbers[i]);
+    }
+    wait_for_file("has-1");
+    wait_for_file("has-2");
+    bench.apart = true;
+    bench_start_text(&bench, "n", "5"); /* is to have the first process */
+    bench.apart = false;
+    CHECK(bench_turn(&bench) && bench_turn(&bench));
+    touch("close"); /* the second one's other entry waits again, before that */
+    wait_for_file("closed");
+    CHECK(bench_turn(&bench) && bench_turn(&bench));
+    touch("go");
+    CHECK(bench_wait(&bench, 4));
+    CHECK(strcmp(line_of("order"), "1354") == 0);
+    bench_cancel(&bench, 1, CANCEL_STOP);
+    CHECK(bench_wait(&bench, 5));
+    end();
+}
+
+TEST(what_waited_is_given_only_if_it_may_begin)
+{
+    begin();
+    open_pipe(
+        2, 1,
+        "next; until [ -e go ]; do sleep 0.02; done; answer done; while next; do echo two > two; "
+        "answer done; done");
+    bench.apart = true;
+    bench_start_text(&bench, "n", "1");
+    bench_start_text(&bench, "n", "2"); /* behind the first, which is alone */
+    CHECK(bench_turn(&bench) && bench_turn(&bench));
+    bench.unsure = &bench.deliveries[1]; /* the worker slept */
+    touch("go");
+    CHECK(bench_wait(&bench, 1));
+    int before = bench.begun[1];
+    while (bench.begun[1] < before + 3) { /* it is asked again and again, and its timeout put off */
+        CHECK(bench_turn(&bench));
+    }
+    CHECK(bench.finished == 1 && line_of("two")[0] == '\0');
+    bench.unsure = NULL;
+    CHECK(bench_wait(&bench, 2));
+    CHECK(outcome_of(1) == OUTCOME_DONE);
+    end();
+}
+
+TEST(one_apart_that_may_not_begin_keeps_no_process_from_others)
+{
+    begin();
+    open_pipe(3, 1,
+              "next; echo read > read; until [ -e go ]; do sleep 0.02; done; answer done; "
+              "while next; do answer done; done");
+    bench_start_text(&bench, "n", "1");
+    wait_for_file("read");
+    bench.apart = true;
+    size_t apart = bench_start_text(&bench, "n", "2");
+    bench.apart = false;
+    CHECK(bench_turn(&bench) && bench_turn(&bench));
+    bench.unsure = &bench.deliveries[apart]; /* of another stream than the next, say */
+    bench_start_text(&bench, "n", "3");
+    touch("go");
+    CHECK(bench_wait(&bench, 2));
+    CHECK(outcome_of(2) == OUTCOME_DONE && bench.deliveries[apart].entry != NULL);
+    bench.unsure = NULL;
+    CHECK(bench_wait(&bench, 3));
+    CHECK(outcome_of(apart) == OUTCOME_DONE);
+    end();
+}
+
 TEST(one_that_never_reads_costs_no_attempt_and_is_not_started_hotly)
 {
     begin();
@@ -486,7 +594,8 @@ TEST(a_timeout_ends_the_process_and_gives_its_neighbours_back)
     CHECK(bench_wait(&bench, 3));
     CHECK(outcome_of(1) == OUTCOME_RELEASE);
     CHECK(outcome_of(2) == OUTCOME_DONE); /* it had the time to say so */
-    check_text(bench.event_text, "entry 1-0 was not answered within the timeout");
+    check_text(bench.event_text,
+               "entry 1-0 was not answered within the timeout, nor was any other");
     end();
 }
 

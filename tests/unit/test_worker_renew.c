@@ -260,6 +260,34 @@ TEST(a_read_answered_before_the_sleep_is_as_old_as_the_sleep)
     hand_end();
 }
 
+TEST(what_waited_since_its_start_may_begin_only_if_it_is_ours_for_sure)
+{
+    struct worker_options options = hand_options();
+    run_one(5, &options);
+    struct delivery *waits = hand_running(5);
+    CHECK(worker_may_begin(hand.worker, waits, hand.now_ms));
+    hand.now_ms += (int64_t)3600 * 1000; /* it slept, and the first to wake is not the machine */
+    CHECK(!worker_may_begin(hand.worker, waits, hand.now_ms));
+    hand_tick();
+    struct request *renew = hand_take(REQUEST_RENEW);
+    hand_ok_all(REQUEST_BEAT);
+    CHECK(!worker_may_begin(hand.worker, waits, hand.now_ms));
+    renew->items.items[0].result = ITEM_DONE;
+    hand_reply(renew);
+    CHECK(worker_may_begin(hand.worker, waits, hand.now_ms));
+    worker_disconnected(hand.worker, hand.now_ms);
+    CHECK(!worker_may_begin(hand.worker, waits, hand.now_ms));
+    hand_tick();
+    renew = hand_take(REQUEST_RENEW);
+    renew->items.items[0].result = ITEM_LOST;
+    hand_reply(renew);
+    CHECK(!worker_may_begin(hand.worker, waits, hand.now_ms));
+    CHECK(hand.cancelled_count == 1);
+    hand_outcome_of(waits, OUTCOME_RELEASE, -1, "");
+    CHECK(hand_count(REQUEST_RELEASE) == 0);
+    hand_end();
+}
+
 TEST(a_fenced_request_beats_and_renews_first)
 {
     struct worker_options options = hand_options();
