@@ -5,7 +5,9 @@
  * that the file does not reach, beyond its own copies of pages, or to one of its assertions; or it tells
  * the store to write there. That is no crash of ours to dump a core of: the server says what it is and
  * ends, and whoever opens the file next walks all of it.
- * Faults anywhere else are left to whoever handled them before. */
+ * Faults anywhere else are left to whoever handled them before. An abort, too, may come of damage: LMDB
+ * copies pages into the heap and believes what they say of their size. That is said, the file is walked by
+ * whoever opens it next, and the abort goes on. */
 #include "server/state.h"
 
 #include <sys/stat.h>
@@ -25,11 +27,11 @@
 enum {
     STACK_SIZE = 64 * 1024,
     TEXT_SIZE = 4352,
-    TRAPS = 2,
+    TRAPS = 3,
     FRAMES_MAX = 16,
 };
 
-static const int numbers[TRAPS] = {SIGSEGV, SIGBUS};
+static const int numbers[TRAPS] = {SIGSEGV, SIGBUS, SIGABRT};
 
 static struct {
     struct server *server;
@@ -38,8 +40,9 @@ static struct {
     struct sigaction before[TRAPS];
     stack_t stack_before;
     void *stack;
-    char text[TEXT_SIZE]; /* made before, for a handler may do next to nothing */
-    size_t text_size;
+    /* Made before, for a handler may do next to nothing. */
+    char text[TEXT_SIZE], abort_text[TEXT_SIZE];
+    size_t text_size, abort_size;
 } trap;
 
 static void give_up(void)
@@ -77,14 +80,20 @@ static void on_fault(int number, siginfo_t *info, void *context)
     uintptr_t at = (uintptr_t)info->si_addr;
 
     (void)context;
-    if (info->si_code > 0 &&
-        ((at >= trap.map && at < trap.map_end) || is_in_room(at) || is_within_lmdb())) {
+    if (number == SIGABRT) {
+        atomic_store(&trap.server->engine.env->side.header->suspect, 1);
+        (void)!write(STDERR_FILENO, trap.abort_text, trap.abort_size);
+    } else if (info->si_code > 0 &&
+               ((at >= trap.map && at < trap.map_end) || is_in_room(at) || is_within_lmdb())) {
         give_up();
     }
     for (size_t i = 0; i < TRAPS; i++) { /* it happens again when this returns */
         if (numbers[i] == number) {
             sigaction(number, &trap.before[i], NULL);
         }
+    }
+    if (number == SIGABRT) { /* one that was sent does not */
+        (void)raise(number);
     }
 }
 
@@ -143,6 +152,13 @@ static void find_map(const char *path)
     }
 }
 
+/* "impel serve: BEFORE PATH AFTER" */
+static size_t make_text(char *text, const char *before, const char *path, const char *after)
+{
+    int size = snprintf(text, TEXT_SIZE, "impel serve: %s%s%s\n", before, path, after);
+    return size < 0 ? 0 : (size_t)size < TEXT_SIZE ? (size_t)size : TEXT_SIZE - 1;
+}
+
 void trap_set(struct server *server)
 {
     struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
@@ -155,10 +171,10 @@ void trap_set(struct server *server)
     }
     find_map(store->path);
     (void)is_within_lmdb(); /* the first call may have something to load */
-    int size = snprintf(trap.text, sizeof(trap.text),
-                        "impel serve: %s is damaged (LMDB could not go on): see `impel check`\n",
-                        store->path);
-    trap.text_size = size < 0 ? 0 : (size_t)size < sizeof(trap.text) ? (size_t)size : TEXT_SIZE - 1;
+    trap.text_size = make_text(trap.text, "", store->path,
+                               " is damaged (LMDB could not go on): see `impel check`");
+    trap.abort_size = make_text(trap.abort_text, "aborted while it had ", store->path,
+                                " open: if `impel check` finds that damaged, this is why");
     stack_t stack = {.ss_sp = trap.stack, .ss_size = STACK_SIZE};
     (void)sigaltstack(&stack, &trap.stack_before);
     sigemptyset(&action.sa_mask);
