@@ -5,19 +5,25 @@ import json
 import os
 import signal
 
-from impeltest import (SLOWNESS, SOURCE, check, contains, equal, impel, impel_argv, impel_ok, json_lines, main,
+from impeltest import (SLOWNESS, SOURCE, check, contains, equal, impel, impel_argv, impel_ok, json_lines, main, now,
                        start, start_redis, stop_outside_its_lock, test, wait_for)
 
 GROUP = ["--stream", "s", "--group", "g", "--dead-after", "2s", "--backoff", "20ms..50ms"]
 
-# What the handlers below have: `entries` yields them, `log` leaves a line in a file, `answer` answers.
+# What the handlers below have: `lines` yields entries, `log` leaves a line in a file, `answer` answers, `hang`
+# never returns, `pass_gate` does once the test has opened that gate.
 PRELUDE = """
-import json, os, signal, sys, time
+import json, os, signal, sys
 def log(name, text):
     with open(name, "a") as file:
         file.write(str(text) + "\\n")
 def answer(entry, outcome="done", **more):
     print(json.dumps({"id": entry["id"], "outcome": outcome, **more}), flush=True)
+def hang():
+    while True:
+        signal.pause()
+def pass_gate(name):
+    open(name).close()  # a fifo: waits for somebody to write
 def lines():
     data = b""
     while True:  # unlike sys.stdin it takes no more than there is, and gives up each line at once
@@ -29,6 +35,13 @@ def lines():
             line, data = data.split(b"\\n", 1)
             yield json.loads(line)
 """
+
+
+OPEN_GATES = []  # for good, so that whoever comes later passes, too
+
+
+def open_gate(path):
+    OPEN_GATES.append(os.open(path, os.O_RDWR))
 
 
 def add(tmp, count):
@@ -167,7 +180,7 @@ def a_killed_process_is_replaced_and_its_entry_tried_again_at_once(tmp):
 for entry in lines():
     if entry["attempt"] == 1 and entry["fields"]["n"] == "0":
         log("pid", os.getpid())
-        time.sleep(1000)
+        hang()
     log("out", "%s %d" % (entry["fields"]["n"], entry["attempt"]))
     answer(entry)
 """), tmp)
@@ -237,7 +250,7 @@ def a_wedged_process_is_ended_by_the_timeout_and_its_neighbours_lose_nothing(tmp
     run(tmp, """
 for entry in lines():
     if entry["fields"]["n"] == "0":
-        time.sleep(1000)
+        hang()
     log("out", "%s %d" % (entry["fields"]["n"], entry["attempt"]))
     answer(entry)
 """, "--concurrency", "4", "--timeout", "%ds" % (2 * SLOWNESS), "--max-deliveries", "2", "--dead-after", "30s")
@@ -248,22 +261,25 @@ for entry in lines():
 @test
 def a_slow_process_is_never_robbed(tmp):
     add(tmp, 1)
+    os.mkfifo(tmp / "go")
     worker = start(argv(tmp, """
 for entry in lines():
     log("in", "x")
-    time.sleep(4)
+    pass_gate("go")
     answer(entry)
     log("out", "x")
 """, "--min-idle", "1s"), tmp)
     wait_for(lambda: lines_of(tmp / "in"), what="the entry to be read")
-    stolen = []
+    begun, stolen = now(), []
 
-    def over():
+    def robbed():
         out = impel_ok("call", "XAUTOCLAIM", "s", "g", "foreign", "1000", "0-0", "JUSTID",
                        store=tmp / "db")
         stolen.extend(out.split()[1:])
-        return lines_of(tmp / "out")
-    wait_for(over, 60, what="its end", pause_s=0.2)
+        return stolen
+    wait_for(lambda: robbed() or now() - begun >= 4, 60, what="four times the min-idle", pause_s=0.2)
+    open_gate(tmp / "go")
+    wait_for(lambda: robbed() or lines_of(tmp / "out"), what="its end")
     equal(stolen, [])
     equal(worker.stop().code, 0)
     equal(pending(tmp), 0)
@@ -277,7 +293,7 @@ def a_paused_worker_loses_its_entry_and_the_process_that_has_it_is_ended(tmp):
 for entry in lines():
     log("first", entry["fields"]["n"])
     if entry["attempt"] == 1:
-        time.sleep(1000)
+        hang()
     answer(entry)
 """, "--dead-after", "1s"), tmp, name="first")
     wait_for(lambda: lines_of(tmp / "first"), what="the entry to be read")
@@ -297,12 +313,12 @@ def what_still_waits_in_a_paused_worker_is_not_run_a_second_time(tmp):
     """F39: with one attempt each an entry has the process to itself, and the others wait in the worker."""
     _, port = start_redis(tmp)
     store = "redis://127.0.0.1:%d" % port
+    os.mkfifo(tmp / "go")
     impel_ok("add", "--stream", "s", "--jsonl", "-", store=store, stdin='{"n":"0"}\n{"n":"1"}\n{"n":"2"}\n')
     first = start(argv(tmp, """
 for entry in lines():
     log("ran", entry["fields"]["n"] + " first")
-    while not os.path.exists("go"):
-        time.sleep(0.02)
+    pass_gate("go")
     answer(entry)
     log("answered", "x")
 """, "--dead-after", "1s", "--concurrency", "3", "--max-deliveries", "1", store=store), tmp, name="first")
@@ -312,7 +328,7 @@ for entry in lines():
     first.signal(signal.SIGSTOP)
     impel_ok("run", *GROUP, "--until-idle", "--", "sh", "-c", 'echo "$IMPEL_FIELD_n second" >> %s/ran' % tmp,
              store=store, deadline_s=60)
-    (tmp / "go").touch()
+    open_gate(tmp / "go")
     wait_for(lambda: lines_of(tmp / "answered"), what="the process to go on")
     first.signal(signal.SIGCONT)
     impel_ok("add", "--stream", "s", "n=3", store=store)
@@ -327,20 +343,25 @@ for entry in lines():
 @test
 def term_lets_processes_finish_and_closes_their_input(tmp):
     add(tmp, 6)
+    os.mkfifo(tmp / "go")
+    os.mkfifo(tmp / "bye")
     worker = start(argv(tmp, """
 for entry in lines():
     log("in", entry["fields"]["n"])
-    while not os.path.exists("go"):
-        time.sleep(0.02)
+    pass_gate("go")
     answer(entry)
     log("out", entry["fields"]["n"])
-time.sleep(0.2)
+log("closed", "x")
+pass_gate("bye")
 log("end", "x")
 """, "--processes", "2", "--prefetch", "2"), tmp)
     wait_for(lambda: len(lines_of(tmp / "in")) == 2, what="two entries")
     worker.signal(signal.SIGTERM)
     worker.wait_for_output("stopping")
-    (tmp / "go").touch()
+    open_gate(tmp / "go")
+    wait_for(lambda: len(lines_of(tmp / "closed")) == 2, what="both inputs to be closed")
+    check(worker.running(), "both are waited for")
+    open_gate(tmp / "bye")
     done = worker.wait()
     equal(done.code, 0, done.err)
     equal(lines_of(tmp / "end"), ["x", "x"], "both were waited for")
@@ -356,7 +377,7 @@ def a_second_term_ends_processes_at_once(tmp):
     worker = start(argv(tmp, """
 for entry in lines():
     log("in", "x")
-    time.sleep(1000)
+    hang()
 """, "--concurrency", "3"), tmp)
     wait_for(lambda: lines_of(tmp / "in"), what="an entry to be read")
     worker.signal(signal.SIGTERM)
