@@ -2,6 +2,8 @@
 #include "runtime/bench.h"
 
 #include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static void on_finished(void *user, struct delivery *delivery, const struct handler_result *result)
@@ -92,6 +94,22 @@ int bench_open(struct bench *bench,
         bench_close(bench);
     }
     return rc;
+}
+
+void bench_open_command(struct bench *bench,
+                        uint32_t concurrency,
+                        const struct runtime_handler *options)
+{
+    struct impel_error error = {0};
+    sigset_t pipe_only;
+    sigemptyset(&pipe_only);
+    sigaddset(&pipe_only, SIGPIPE);
+    sigprocmask(SIG_BLOCK, &pipe_only, NULL);
+    int rc = bench_open(bench, concurrency, options, &error);
+    if (rc < 0) {
+        printf("# %s\n", error.text);
+    }
+    CHECK(rc == IMPEL_OK);
 }
 
 size_t bench_start(struct bench *bench, const struct impel_field *fields, size_t field_count)

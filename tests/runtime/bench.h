@@ -44,6 +44,10 @@ int bench_open(struct bench *bench,
                uint32_t concurrency,
                const struct runtime_handler *options,
                struct impel_error *err);
+/* Opens one that runs commands, and must open. SIGPIPE is blocked as the runtime does it. */
+void bench_open_command(struct bench *bench,
+                        uint32_t concurrency,
+                        const struct runtime_handler *options);
 /* Starts one on an entry with these fields; returns its number. */
 size_t bench_start(struct bench *bench, const struct impel_field *fields, size_t field_count);
 size_t bench_start_text(struct bench *bench, const char *name, const char *value);

@@ -13,22 +13,13 @@
 
 static struct bench bench;
 
-/* A handler that runs a line of shell. SIGPIPE is blocked as the runtime does it. */
+/* A handler that runs a line of shell. */
 static void open_shell(uint32_t concurrency, const char *line)
 {
     static char *argv[4] = {(char *)"/bin/sh", (char *)"-c", NULL, NULL};
     argv[2] = (char *)line;
     struct runtime_handler options = {.kind = HANDLER_EXEC, .argv = argv};
-    struct impel_error error = {0};
-    sigset_t pipe_only;
-    sigemptyset(&pipe_only);
-    sigaddset(&pipe_only, SIGPIPE);
-    sigprocmask(SIG_BLOCK, &pipe_only, NULL);
-    int rc = bench_open(&bench, concurrency, &options, &error);
-    if (rc < 0) {
-        printf("# %s\n", error.text);
-    }
-    CHECK(rc == IMPEL_OK);
+    bench_open_command(&bench, concurrency, &options);
 }
 
 static int open_command(const char *command, struct impel_error *error)

@@ -26,16 +26,7 @@ static void open_pipe(uint32_t concurrency, uint32_t processes, const char *line
     (void)snprintf(script, sizeof script, "%s cd %s; %s", prelude, folder, line);
     argv[2] = script;
     struct runtime_handler options = {.kind = HANDLER_PIPE, .argv = argv, .processes = processes};
-    struct impel_error error = {0};
-    sigset_t pipe_only;
-    sigemptyset(&pipe_only);
-    sigaddset(&pipe_only, SIGPIPE);
-    sigprocmask(SIG_BLOCK, &pipe_only, NULL);
-    int rc = bench_open(&bench, concurrency, &options, &error);
-    if (rc < 0) {
-        printf("# %s\n", error.text);
-    }
-    CHECK(rc == IMPEL_OK);
+    bench_open_command(&bench, concurrency, &options);
 }
 
 static void begin(void)
