@@ -12,15 +12,11 @@ static int print_reply(const struct value *reply, struct impel_error *err)
 
     buf_init(&out, SIZE_MAX / 4);
     format_reply(reply, form, &out);
-    rc = buf_status(&out);
+    rc = console_print(&out, err);
     if (rc < 0) {
-        error_set(err, rc, "%s", status_text(rc));
-    } else {
-        console_out(buf_bytes(&out));
-        rc = reply->kind == VALUE_ERROR ? EXIT_FAILED : EXIT_DONE;
+        return rc;
     }
-    buf_release(&out);
-    return rc;
+    return reply->kind == VALUE_ERROR ? EXIT_FAILED : EXIT_DONE;
 }
 
 int command_call(struct options *options, struct impel_error *err)

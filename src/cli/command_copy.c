@@ -302,15 +302,8 @@ static int report(const struct copying *copying, const struct plan *plan, struct
                     counted(plan->group_count, "group", "groups").text,
                     (unsigned long long)plan->pending, outcome);
     }
-    int rc = buf_status(&line);
-    if (rc >= 0) {
-        console_out(buf_bytes(&line));
-        rc = console_flush(err);
-    } else {
-        error_set(err, rc, "%s", status_text(rc));
-    }
-    buf_release(&line);
-    return rc;
+    int rc = console_print(&line, err);
+    return rc < 0 ? rc : console_flush(err);
 }
 
 static int copy_all(struct copying *copying, struct impel_error *err)

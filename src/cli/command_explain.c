@@ -360,21 +360,13 @@ static void write_text(struct buf *out, const struct explanation *entry, struct 
 static int print(const struct explanation *entry, bool json, struct impel_error *err)
 {
     struct buf text, out;
-    int rc;
 
     buf_init(&text, 4096);
     buf_init(&out, 1 << 16);
     explain(&text, entry);
     (json ? write_json : write_text)(&out, entry, buf_bytes(&text));
-    rc = buf_status(&out);
-    if (rc < 0) {
-        error_set(err, rc, "%s", status_text(rc));
-    } else {
-        console_out(buf_bytes(&out));
-    }
     buf_release(&text);
-    buf_release(&out);
-    return rc;
+    return console_print(&out, err);
 }
 
 static int

@@ -145,7 +145,6 @@ static bool needs_attention(const struct status *status)
 static int print_status(const struct status *status, bool json, struct impel_error *err)
 {
     struct buf out;
-    int rc;
 
     buf_init(&out, SIZE_MAX / 4);
     if (json) {
@@ -156,14 +155,7 @@ static int print_status(const struct status *status, bool json, struct impel_err
             console_note("there is nothing to show in this store");
         }
     }
-    rc = buf_status(&out);
-    if (rc < 0) {
-        error_set(err, rc, "%s", status_text(rc));
-    } else {
-        console_out(buf_bytes(&out));
-    }
-    buf_release(&out);
-    return rc;
+    return console_print(&out, err);
 }
 
 int command_status(struct options *options, struct impel_error *err)

@@ -76,6 +76,19 @@ void console_out(struct impel_bytes bytes)
     }
 }
 
+int console_print(struct buf *out, struct impel_error *err)
+{
+    int rc = buf_status(out);
+
+    if (rc < 0) {
+        error_set(err, rc, "%s", status_text(rc));
+    } else {
+        console_out(buf_bytes(out));
+    }
+    buf_release(out);
+    return rc;
+}
+
 void console_outf(const char *format, ...)
 {
     va_list args;

@@ -29,6 +29,9 @@ void console_note(const char *format, ...) __attribute__((format(printf, 1, 2)))
 
 /* Writes bytes to standard output. Errors are kept for console_flush(). */
 void console_out(struct impel_bytes bytes);
+/* The same of a whole buffer, which is released; or the status with which it could not be filled, and
+ * nothing is written. `err` may be NULL. */
+int console_print(struct buf *out, struct impel_error *err);
 void console_outf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Writes out what is buffered. An IMPEL_ERR_IO if any of it could not be written; a reader that
  * went away (EPIPE) is one too. */

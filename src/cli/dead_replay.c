@@ -70,7 +70,6 @@ write_plan(const struct mover *mover, struct buf *line, const struct request *ba
 static int tell(struct mover *mover, const struct request *batch, struct impel_error *err)
 {
     struct buf line;
-    int rc = IMPEL_OK;
 
     if (!mover->dead->options->json && !mover->dry) {
         return IMPEL_OK;
@@ -79,15 +78,8 @@ static int tell(struct mover *mover, const struct request *batch, struct impel_e
     for (size_t i = 0; i < batch->replay.item_count; i++) {
         (mover->dead->options->json ? write_json : write_plan)(mover, &line, batch, i);
     }
-    rc = buf_status(&line);
-    if (rc < 0) {
-        rc = error_set(err, rc, "%s", status_text(rc));
-    } else {
-        console_out(buf_bytes(&line));
-        rc = console_flush(err);
-    }
-    buf_release(&line);
-    return rc;
+    int rc = console_print(&line, err);
+    return rc < 0 ? rc : console_flush(err);
 }
 
 /* ---- a batch ---- */

@@ -59,7 +59,6 @@ static void print_table(struct buf *out, const struct group_sweep *group)
 int sweep_report_print(const struct sweep_list *list, bool json, struct impel_error *err)
 {
     struct buf out;
-    int rc;
 
     buf_init(&out, SIZE_MAX / 4);
     for (size_t i = 0; i < list->count; i++) {
@@ -68,12 +67,5 @@ int sweep_report_print(const struct sweep_list *list, bool json, struct impel_er
             (json ? print_json : print_table)(&out, &swept->sweep);
         }
     }
-    rc = buf_status(&out);
-    if (rc < 0) {
-        error_set(err, rc, "%s", status_text(rc));
-    } else {
-        console_out(buf_bytes(&out));
-    }
-    buf_release(&out);
-    return rc;
+    return console_print(&out, err);
 }
