@@ -5,9 +5,9 @@
  * that the file does not reach, beyond its own copies of pages, or to one of its assertions; or it tells
  * the store to write there. That is no crash of ours to dump a core of: the server says what it is and
  * ends, and whoever opens the file next walks all of it.
- * Faults anywhere else are left to whoever handled them before. An abort, too, may come of damage: LMDB
- * copies pages into the heap and believes what they say of their size. That is said, the file is walked by
- * whoever opens it next, and the abort goes on. */
+ * Aborts, and faults anywhere else, may come of damage, too: LMDB copies pages into the heap and believes
+ * what they say of their size. That is said, the file is walked by whoever opens it next, and the signal
+ * goes on to whoever handled it before. */
 #include "server/state.h"
 
 #include <sys/stat.h>
@@ -27,11 +27,11 @@
 enum {
     STACK_SIZE = 64 * 1024,
     TEXT_SIZE = 4352,
-    TRAPS = 3,
+    TRAPS = 5,
     FRAMES_MAX = 16,
 };
 
-static const int numbers[TRAPS] = {SIGSEGV, SIGBUS, SIGABRT};
+static const int numbers[TRAPS] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL};
 
 static struct {
     struct server *server;
@@ -41,8 +41,8 @@ static struct {
     stack_t stack_before;
     void *stack;
     /* Made before, for a handler may do next to nothing. */
-    char text[TEXT_SIZE], abort_text[TEXT_SIZE];
-    size_t text_size, abort_size;
+    char text[TEXT_SIZE], crash_text[TEXT_SIZE];
+    size_t text_size, crash_size;
 } trap;
 
 static void give_up(void)
@@ -78,21 +78,20 @@ static bool is_in_room(uintptr_t at)
 static void on_fault(int number, siginfo_t *info, void *context)
 {
     uintptr_t at = (uintptr_t)info->si_addr;
+    bool fault = info->si_code > 0 && number != SIGABRT; /* neither raised nor sent */
 
     (void)context;
-    if (number == SIGABRT) {
-        atomic_store(&trap.server->engine.env->side.header->suspect, 1);
-        (void)!write(STDERR_FILENO, trap.abort_text, trap.abort_size);
-    } else if (info->si_code > 0 &&
-               ((at >= trap.map && at < trap.map_end) || is_in_room(at) || is_within_lmdb())) {
+    if (fault && ((at >= trap.map && at < trap.map_end) || is_in_room(at) || is_within_lmdb())) {
         give_up();
     }
-    for (size_t i = 0; i < TRAPS; i++) { /* it happens again when this returns */
+    atomic_store(&trap.server->engine.env->side.header->suspect, 1);
+    (void)!write(STDERR_FILENO, trap.crash_text, trap.crash_size);
+    for (size_t i = 0; i < TRAPS; i++) {
         if (numbers[i] == number) {
             sigaction(number, &trap.before[i], NULL);
         }
     }
-    if (number == SIGABRT) { /* one that was sent does not */
+    if (!fault) { /* a fault happens again when this returns */
         (void)raise(number);
     }
 }
@@ -173,7 +172,7 @@ void trap_set(struct server *server)
     (void)is_within_lmdb(); /* the first call may have something to load */
     trap.text_size = make_text(trap.text, "", store->path,
                                " is damaged (LMDB could not go on): see `impel check`");
-    trap.abort_size = make_text(trap.abort_text, "aborted while it had ", store->path,
+    trap.crash_size = make_text(trap.crash_text, "crashed while it had ", store->path,
                                 " open: if `impel check` finds that damaged, this is why");
     stack_t stack = {.ss_sp = trap.stack, .ss_size = STACK_SIZE};
     (void)sigaltstack(&stack, &trap.stack_before);
