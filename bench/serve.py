@@ -8,8 +8,9 @@ which acknowledges in the order of the entries, as workers do, and not at random
 redis-server without persistence; the ratios aimed at are 1.0, 1.3 and 1.5. With --full: ?sync=full
 beside appendfsync always; 2 times. The two sides take turns and the median of the rounds counts. A
 second ratio compares processor time per request, which says more where other programs run. A third
-one, with --full, says what there is to reach: bench/peers/flusher.c does nothing but write what it
-gets to a file and flush it, once for each batch, before it answers.
+and a fourth one, with --full, say what there is to reach: bench/peers/flusher.c does nothing but write
+what it gets to a file and flush it, once for each batch, before it answers; and a redis-server without
+persistence writes nothing at all.
 --sizes: what a command costs at 10^3, 10^5 and 10^7 entries (--largest), all of them pending (one client, pipeline
 16); it should not grow. Each side reads, claims and acknowledges what it has been given itself.
 --large: a file of 10^7 entries of 100 bytes (--largest), served anew: how long until it answers, and what
@@ -136,7 +137,7 @@ def compare(sides, options):
 def compare_by(own, sides, options):
     ours, theirs = sides[:2]
     print("%-11s %8s %12s %12s %8s %8s %7s%s" % ("command", "pipeline", ours.name, theirs.name, "speed", "cpu", "aim",
-                                                "  flusher" if options.full else ""))
+                                                "  flusher nothing" if options.full else ""))
     for pipeline, requests in REQUESTS.items():
         requests = requests // 10 if options.full and pipeline == 1 else requests
         for name, words, entries, pending in rows(requests):
@@ -205,6 +206,12 @@ def large(folder, options):
     return first <= 1 and memory["RssAnon"] <= 64 * 1024
 
 
+def redis_argv(folder, name, append_only):
+    (folder / ("of-" + name)).mkdir()
+    return [str(folder / "redis-server"), "--port", "0", "--unixsocket", str(folder / name), "--dir",
+            str(folder / ("of-" + name)), "--save", "", "--appendonly", append_only, "--appendfsync", "always"]
+
+
 def main():
     parser = argparse.ArgumentParser(usage="serve.py [--rounds N] [--impel PROGRAM] [--full] [--sizes] [--large] [--largest N]")
     parser.add_argument("--rounds", type=int, default=3)
@@ -226,12 +233,11 @@ def main():
             sys.exit(0 if large(folder, options) else 1)
         sides.append(Side("impel", [options.impel, "serve", "--store", "lmdb:%s?sync=%s" % (folder / "db", sync),
                                     "--unix", str(folder / "i")], str(folder / "i")))
-        sides.append(Side("redis", [str(folder / "redis-server"), "--port", "0", "--unixsocket",
-                                    str(folder / "r"), "--dir", str(folder), "--save", "", "--appendonly",
-                                    "yes" if options.full else "no", "--appendfsync", "always"], str(folder / "r")))
+        sides.append(Side("redis", redis_argv(folder, "r", "yes" if options.full else "no"), str(folder / "r")))
         if options.full and not options.sizes:
             sides.append(Side("flusher", [str(LOADER.parent / "peers" / "flusher"), str(folder / "f"),
                                           str(folder / "log")], str(folder / "f")))
+            sides.append(Side("nothing", redis_argv(folder, "n", "no"), str(folder / "n")))
         print("# %s beside redis-server %s, 50 clients, load %.1f" % (
             "?sync=" + sync, "appendfsync always" if options.full else "without persistence", os.getloadavg()[0]))
         (sizes if options.sizes else compare)(sides, options)
