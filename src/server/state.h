@@ -362,7 +362,8 @@ void heap_tick(struct server *server, int64_t now_ms);
 size_t heap_used(void);
 
 /* ---- trap.c ---- */
-/* Damage that LMDB stumbles over ends the process with a word of what it is. One server at a time. */
+/* Damage that LMDB stumbles over ends the process with a word of what it is; any other crash names the
+ * file that may be the cause, and goes on. One server at a time. */
 void trap_set(struct server *server);
 void trap_release(void);
 
