@@ -146,17 +146,16 @@ static const char *worker_store(const struct drill *drill)
     return drill->own_store ? drill->store_url : drill->options->store_given;
 }
 
-static void exec_worker(const struct drill *drill, const struct drill_worker *worker)
+static void exec_worker(const struct drill *drill, const struct drill_worker *worker, pid_t parent)
 {
     char dead_after[DURATION_TEXT_SIZE], backoff[DURATION_TEXT_SIZE];
     char deliveries[8], concurrency[8], log_path[160];
-    pid_t parent = getppid();
     int log;
 
     /* The drill's end, of whatever kind, is the workers' end. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) {
-        _exit(1);
+        _exit(1); /* it was over before that took effect */
     }
     /* One wait of three times dead-after for all retries: long enough that a sweep finds entries
      * which are abandoned, but not due yet. */
@@ -184,6 +183,7 @@ static void exec_worker(const struct drill *drill, const struct drill_worker *wo
 static int start_worker(struct drill *drill, size_t index, struct impel_error *err)
 {
     struct drill_worker *worker = &drill->workers[index];
+    pid_t parent = getpid();
 
     snprintf(worker->name, sizeof(worker->name), "drill-%zu", index + 1);
     snprintf(worker->metrics_path, sizeof(worker->metrics_path), "%s/%s.prom", drill->folder.path,
@@ -195,7 +195,7 @@ static int start_worker(struct drill *drill, size_t index, struct impel_error *e
         return error_set(err, IMPEL_ERR_IO, "cannot start a worker: %s", strerror(errno));
     }
     if (worker->pid == 0) {
-        exec_worker(drill, worker);
+        exec_worker(drill, worker, parent);
     }
     return IMPEL_OK;
 }
