@@ -17,13 +17,16 @@ uint64_t hash_bytes(struct impel_bytes bytes, uint64_t seed)
     uint64_t hash = mix(seed + 0x9e3779b97f4a7c15U + bytes.size);
     size_t left = bytes.size;
 
-    while (left > 0) {
+    for (; left >= sizeof(uint64_t); left -= sizeof(uint64_t)) {
+        uint64_t word;
+        memcpy(&word, data, sizeof(word));
+        hash = mix(hash ^ (word + 0x9e3779b97f4a7c15U * sizeof(word)));
+        data += sizeof(word);
+    }
+    if (left > 0) {
         uint64_t word = 0;
-        size_t take = left < sizeof(word) ? left : sizeof(word);
-        memcpy(&word, data, take);
-        hash = mix(hash ^ (word + 0x9e3779b97f4a7c15U * take));
-        data += take;
-        left -= take;
+        memcpy(&word, data, left);
+        hash = mix(hash ^ (word + 0x9e3779b97f4a7c15U * left));
     }
     return hash;
 }

@@ -11,11 +11,13 @@
 #include <sys/stat.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 void check_problem(struct checking *checking, const char *format, ...)
 {
@@ -291,6 +293,12 @@ static void check_name(struct checking *checking, MDB_val key, MDB_val value)
             check_problem(checking, "the floor of a group that was destroyed is damaged");
         }
         break;
+    case 'r':
+        check_version(checking, LMDB_FORMAT_REDO_AREA);
+        if (key.mv_size != 1 || value.mv_size <= 2 * (size_t)REDO_SLOT_SIZE) {
+            check_problem(checking, "the area for records is damaged");
+        }
+        break;
     case 'm':
     case 's':
     case 'G':
@@ -552,6 +560,23 @@ int check_contents(struct lmdb_env *env,
     return check_rows(env, &checking, err);
 }
 
+/* What a power cut left torn is no damage. */
+static int recover(struct side *side, const char *path, struct impel_error *err)
+{
+    struct redo redo = {0};
+    int rc = IMPEL_OK;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+
+    if (fd >= 0 && !files_held(fd)) {
+        rc = redo_recover(&redo, side->header, fd, path, err);
+    }
+    redo_free(&redo);
+    if (fd >= 0) {
+        close(fd);
+    }
+    return rc;
+}
+
 /* The pages, if nobody writes them: 0 = they are whole, or cannot be looked at now. */
 static int check_pages(const char *path, struct impel_error *err)
 {
@@ -566,7 +591,8 @@ static int check_pages(const char *path, struct impel_error *err)
         return rc;
     }
     if (side_alone(&side)) {
-        rc = pages_check(path, err);
+        rc = recover(&side, path, err);
+        rc = rc < 0 ? rc : pages_check(path, err);
     }
     side_close(&side);
     return rc;

@@ -189,6 +189,7 @@ static void env_free(struct lmdb_env *env)
     if (env->mdb != NULL) {
         mdb_env_close(env->mdb);
     }
+    redo_free(&env->redo);
     files_leave(env); /* before the side file, by which the next opener tells that it is alone */
     side_close(&env->side);
     pthread_mutex_destroy(&env->lock);
@@ -233,6 +234,9 @@ env_new(const struct env_options *options, struct lmdb_env **out, struct impel_e
     }
     bool alone = side_alone(&env->side);
     rc = files_enter(env, alone, err);
+    rc = rc < 0 || !alone
+             ? rc
+             : redo_recover(&env->redo, env->side.header, env->data_fd, env->path, err);
     rc = rc < 0 ? rc : env_check_file(env->path, err);
     if (rc >= 0 && alone) {
         bool suspect = atomic_load(&env->side.header->suspect) != 0;
@@ -349,15 +353,18 @@ int env_open(const struct env_options *options, struct lmdb_env **out, struct im
     return rc;
 }
 
-/* The last user of a loosely written file leaves it synced, so that the next boot finds it whole. */
+/* The last user of a loosely written file leaves it synced, so that the next boot finds it whole; and any
+ * file so that nothing of it need be taken back. */
 static void env_leave(struct lmdb_env *env)
 {
-    if (side_whole(&env->side) && atomic_load(&env->side.header->sync) == SIDE_SYNC_PROCESS &&
-        side_alone(&env->side)) {
-        if (side_lock(&env->side) >= 0) {
+    if (side_whole(&env->side) && side_alone(&env->side) && side_lock(&env->side) >= 0) {
+        if (atomic_load(&env->side.header->sync) == SIDE_SYNC_PROCESS) {
             (void)format_mark(env, false, NULL);
-            side_unlock(&env->side);
         }
+        if (!atomic_load(&env->panicked)) {
+            redo_settle(env);
+        }
+        side_unlock(&env->side);
     }
 }
 

@@ -7,6 +7,7 @@
 #ifndef IMPEL_STORE_LMDB_ENV_H
 #define IMPEL_STORE_LMDB_ENV_H
 
+#include "store/lmdb/redo.h"
 #include "store/lmdb/side.h"
 #include "store/lmdb/txn.h"
 
@@ -52,6 +53,7 @@ struct lmdb_env {
     MDB_dbi dbi[DB_COUNT];
     size_t page_size;
     struct side side;
+    struct redo redo;                   /* under the side lock */
     _Atomic bool nosync;                /* as LMDB's flag is set now */
     _Atomic int64_t readers_checked_ms; /* side_now_ms() */
     _Atomic int64_t room_taken;         /* the data file has its blocks up to this byte */
@@ -148,6 +150,8 @@ int files_check_data(struct lmdb_env *env, struct impel_error *err);
 bool files_uncut(struct lmdb_env *env);
 /* Nobody else has the data file open, whatever became of the other two. */
 bool files_alone(const struct lmdb_env *env);
+/* Somebody has this data file open, other than by this descriptor of it. */
+bool files_held(int fd);
 void files_leave(struct lmdb_env *env);
 
 /* ---- the watcher (watch.c) ---- */

@@ -53,6 +53,7 @@ int env_begin_write(struct lmdb_env *env, struct lmdb_txn *txn, struct impel_err
     }
     env_clear_readers(env, false);
     follow_sync(env);
+    redo_prepare(env);
     int code = mdb_txn_begin(env->mdb, NULL, 0, &mdb);
     if (code == MDB_MAP_RESIZED) {
         return error_set(err, IMPEL_ERR_FULL,
@@ -64,6 +65,11 @@ int env_begin_write(struct lmdb_env *env, struct lmdb_txn *txn, struct impel_err
         return env_explain_mdb(env, code, err);
     }
     lmdb_txn_init(txn, mdb, env->dbi, true);
+    rc = redo_begin(env, txn, err);
+    if (rc < 0) {
+        env_abort(txn);
+        return rc;
+    }
     room_begin(env, txn);
     return IMPEL_OK;
 }
@@ -78,6 +84,7 @@ void env_abort(struct lmdb_txn *txn)
 int env_commit(struct lmdb_env *env, struct lmdb_txn *txn, struct impel_error *err)
 {
     bool wake = txn->signal || env->side.owner_died;
+    bool lost = false;
     int rc = lmdb_txn_flush(txn);
 
     if (rc < 0) {
@@ -90,9 +97,11 @@ int env_commit(struct lmdb_env *env, struct lmdb_txn *txn, struct impel_error *e
         env_abort(txn);
         return rc;
     }
-    lmdb_txn_release(txn);
-    int code = mdb_txn_commit(txn->mdb);
-    txn->mdb = NULL;
+    int code = redo_commit(env, txn, &lost);
+    if (lost) {
+        atomic_store(&env->panicked, true);
+        return files_check_data(env, err);
+    }
     if (code == EINVAL) { /* a page whose place is none */
         return env_explain(env, IMPEL_ERR_CORRUPT, mdb_strerror(code), err);
     }

@@ -69,13 +69,18 @@ static bool is_locked(int fd, off_t at)
     return fd >= 0 && fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
+bool files_held(int fd)
+{
+    return is_locked(fd, FILES_LOCK_AT);
+}
+
 /* Has anybody else the data file open, or LMDB's lock file, whose first byte is locked by all? Nobody
  * in this process has: to close a descriptor of that file would give up its locks. */
 static bool others_hold(const struct lmdb_env *env)
 {
     char text[PATH_MAX];
 
-    if (is_locked(env->data_fd, FILES_LOCK_AT)) {
+    if (files_held(env->data_fd)) {
         return true;
     }
     int fd = open(file_path(env->path, FILES_LOCK, text), O_RDWR | O_CLOEXEC | O_NOFOLLOW);

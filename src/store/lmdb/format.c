@@ -48,7 +48,8 @@ static int format_open(struct lmdb_env *env, struct lmdb_txn *txn, bool *is_new)
             return lmdb_fail_mdb(txn, code, lmdb_database_names[db]);
         }
     }
-    int rc = *is_new ? format_new(txn) : catalog_meta(txn);
+    int rc = redo_rows(&env->redo, txn);
+    rc = rc < 0 ? rc : *is_new ? format_new(txn) : catalog_meta(txn);
     if (rc >= 0 && !*is_new && txn->meta.magic != LMDB_FORMAT_MAGIC) {
         return lmdb_fail(txn, IMPEL_ERR_CORRUPT, "the file's own row is damaged");
     }
@@ -89,25 +90,36 @@ int format_mark(struct lmdb_env *env, bool loose, struct impel_error *err)
     return env_commit(env, &txn, err);
 }
 
+/* All of it is checked, because of what became of it. */
+static int format_look(struct lmdb_env *env, const char *why, struct impel_error *err)
+{
+    struct impel_error found = {0};
+    int rc = check_contents(env, NULL, NULL, &found);
+
+    if (rc == IMPEL_ERR_CORRUPT) {
+        return error_set(err, rc, "%s %s: %s; see `impel check`", env->path, why, found.text);
+    }
+    return rc < 0 ? error_set(err, rc, "%s", found.text) : rc; /* it could not be looked at */
+}
+
 /* What follows from how the file was written last, and how it will be written now. */
 static int format_sync(struct lmdb_env *env, const struct disk_meta *meta, struct impel_error *err)
 {
     uint8_t boot[SIDE_BOOT_SIZE];
     bool loose = atomic_load(&env->side.header->sync) == SIDE_SYNC_PROCESS;
+    int rc = IMPEL_OK;
 
     side_boot(boot);
     if (meta->loose != 0 && memcmp(boot, meta->boot, sizeof(boot)) != 0) {
-        struct impel_error found = {0};
-        int rc = check_contents(env, NULL, NULL, &found);
-        if (rc < 0 && rc != IMPEL_ERR_CORRUPT) {
-            return error_set(err, rc, "%s", found.text); /* it could not be looked at */
-        }
-        if (rc < 0) {
-            return error_set(err, IMPEL_ERR_CORRUPT,
-                             "%s was written with sync=process and the machine went down: %s; see "
-                             "`impel check`",
-                             env->path, found.text);
-        }
+        rc = format_look(env, "was written with sync=process and the machine went down", err);
+    } else if (env->redo.suspect) {
+        rc = format_look(env, "is a copy of a file whose machine went down", err);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    if (env->redo.copied) {
+        redo_settle(env);
     }
     if (loose == (meta->loose != 0) && (!loose || memcmp(boot, meta->boot, sizeof(boot)) == 0)) {
         return IMPEL_OK;

@@ -20,7 +20,8 @@
  *         them rows 'l' and 'S'
  *     3   rows 'a' (without them what is requeued would never reach its limit);
  *         rows 'f' (without them a group that is made again would be given all anew)
- *     4   rows of the PEL that hold more than one entry (block.h) */
+ *     4   rows of the PEL that hold more than one entry (block.h)
+ *     5   row 'r', the area for records (redo.h): every commit has to leave one */
 #ifndef IMPEL_STORE_LMDB_LAYOUT_H
 #define IMPEL_STORE_LMDB_LAYOUT_H
 
@@ -31,7 +32,7 @@
 #include <string.h>
 
 enum {
-    LMDB_FORMAT_VERSION = 4,        /* the highest that is understood */
+    LMDB_FORMAT_VERSION = 5,        /* the highest that is understood */
     LMDB_FORMAT_FIRST = 1,          /* a new file's */
     LMDB_FORMAT_ORDER_ROWS = 2,     /* needed for rows 't' */
     LMDB_FORMAT_IDMP_ROWS = 2,      /* needed for rows 'i' and what belongs to them */
@@ -39,6 +40,7 @@ enum {
     LMDB_FORMAT_CARRIED_ROWS = 3,   /* needed for rows 'a' */
     LMDB_FORMAT_FLOOR_ROWS = 3,     /* needed for rows 'f' */
     LMDB_FORMAT_BLOCKS = 4,         /* needed for rows of the PEL with more than one entry */
+    LMDB_FORMAT_REDO_AREA = 5,      /* needed for row 'r' */
     LMDB_FORMAT_ORDER = 0x01020304, /* as this machine writes it */
     NAME_KEY_SIZE_MAX = 400,        /* longer names: this much of them and a hash */
     NAME_HASH_SIZE = 16,

@@ -307,6 +307,11 @@ static bool meta_valid(const struct file *file, const uint8_t *meta)
            get32(meta + META_DBS_AT) == file->page_size;
 }
 
+static bool page_size_valid(uint64_t size)
+{
+    return size >= 512 && size <= 65536 && (size & (size - 1)) == 0;
+}
+
 /* The meta page that LMDB would take: the newer one. NULL if a meta page is not one. */
 static const uint8_t *meta_pick(struct file *file)
 {
@@ -314,8 +319,7 @@ static const uint8_t *meta_pick(struct file *file)
 
     ASSERT(first != NULL);
     file->page_size = get32(first + META_DBS_AT);
-    if (file->page_size < 512 || file->page_size > 65536 ||
-        (file->page_size & (file->page_size - 1)) != 0 || file->size < 2 * file->page_size) {
+    if (!page_size_valid(file->page_size) || file->size < 2 * file->page_size) {
         return NULL;
     }
     const uint8_t *second = first + file->page_size;
@@ -418,4 +422,46 @@ int pages_size(const char *path, uint64_t *is, uint64_t *should_be, struct impel
     }
     munmap((void *)file.map, file.size);
     return rc;
+}
+
+/* ---- the meta pages ---- */
+
+bool pages_metas(int fd, struct pages_metas *out)
+{
+    uint8_t pages[2][META_SIZE];
+    struct file file = {0};
+
+    if (pread(fd, pages[0], META_SIZE, 0) != META_SIZE) {
+        return false;
+    }
+    file.page_size = get32(pages[0] + META_DBS_AT);
+    if (!page_size_valid(file.page_size) ||
+        pread(fd, pages[1], META_SIZE, (off_t)file.page_size) != META_SIZE ||
+        !meta_valid(&file, pages[0]) || !meta_valid(&file, pages[1])) {
+        return false;
+    }
+    *out = (struct pages_metas){
+        .page_size = file.page_size,
+        .txns = {get64(pages[0] + META_TXN_AT), get64(pages[1] + META_TXN_AT)},
+    };
+    return true;
+}
+
+int pages_step_back(int fd, const struct pages_metas *metas)
+{
+    uint8_t meta[META_SIZE - PAGE_HEAD];
+    int newer = metas->txns[1] > metas->txns[0];
+    uint64_t number =
+        metas->txns[newer] - 2; /* a transaction of this place, before the older one */
+    off_t from = (newer == 0 ? (off_t)metas->page_size : 0) + PAGE_HEAD;
+    off_t to = (newer == 1 ? (off_t)metas->page_size : 0) + PAGE_HEAD;
+
+    if (pread(fd, meta, sizeof(meta), from) != (ssize_t)sizeof(meta)) {
+        return errno;
+    }
+    memcpy(meta + META_TXN_AT - PAGE_HEAD, &number, sizeof(number));
+    if (pwrite(fd, meta, sizeof(meta), to) != (ssize_t)sizeof(meta) || fsync(fd) < 0) {
+        return errno;
+    }
+    return 0;
 }

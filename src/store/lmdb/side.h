@@ -37,7 +37,7 @@
 #include <stdatomic.h>
 
 enum {
-    SIDE_VERSION = 1,
+    SIDE_VERSION = 2,
     SIDE_GROUPS_MAX = 4096, /* groups that have or had workers; a power of two */
     SIDE_ROWS_MAX = 65536,  /* workers, over all groups */
     SIDE_NAME_MAX = 104,    /* how much of a worker's name its row keeps */
@@ -69,7 +69,10 @@ struct side_header {
     uint64_t data_inode;        /* of the data file and of LMDB's lock file that all who have the */
     uint64_t lock_inode;        /* store open share, under the lock; 0 = not known */
     _Atomic uint64_t suspect;   /* 1 = a server met damage that LMDB could not tell: see open.c */
-    uint64_t reserved[3];
+    _Atomic uint64_t
+        redo_at; /* where the data file has its area for records (redo.h); 0 = it has none */
+    _Atomic uint64_t flushed; /* the last transaction that is on the disk, as far as is known */
+    uint64_t reserved[1];
     pthread_mutex_t lock;
 };
 

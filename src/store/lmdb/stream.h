@@ -27,6 +27,7 @@
  *               'e' stream ms seq        -> producer number       all IIDs, the oldest first
  *               'a' group ms seq         -> int64_t               what a requeued entry had before
  *               'd' group ms seq         -> bitmap                what of a row 'pel' is acknowledged
+ *               'r'                      -> records              where they lie (redo.h)
  *               'v' number               -> the string, or struct disk_collection
  *               'l' list position        -> the element
  *               'S' set MEMBER           -> the member

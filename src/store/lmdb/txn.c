@@ -4,6 +4,8 @@
  * page where the cursor stands, and neighbours are what streams mostly touch. */
 #include "store/lmdb/txn.h"
 
+#include "store/lmdb/redo.h"
+
 #include <errno.h>
 #include <stdio.h>
 
@@ -187,6 +189,9 @@ row_store(struct lmdb_txn *txn, enum lmdb_database db, MDB_val key, MDB_val *val
     flags |= row_is_last(txn, db, cursor, key) ? MDB_APPEND : 0;
     txn->writes[db]++;
     txn->changes++;
+    if (txn->redo != NULL) {
+        redo_note(txn->redo, db, key);
+    }
     int code = mdb_cursor_put(cursor, &key, value, flags);
     return code == 0 ? IMPEL_OK : lmdb_fail_mdb(txn, code, "a row could not be written");
 }
@@ -236,6 +241,9 @@ static int row_delete_here(struct lmdb_txn *txn,
     }
     txn->writes[db]++;
     txn->changes++;
+    if (txn->redo != NULL) {
+        redo_note(txn->redo, db, *key);
+    }
     txn->last[db].known = false;
     int code = mdb_cursor_del(cursor, 0);
     return code == 0 ? IMPEL_OK : lmdb_fail_mdb(txn, code, "a row could not be deleted");

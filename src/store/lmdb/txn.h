@@ -28,6 +28,7 @@ enum {
 
 struct object;
 struct lmdb_env;
+struct redo;
 
 /* The row of a PEL that was looked at last. */
 struct pending_row_at_hand {
@@ -61,6 +62,7 @@ struct lmdb_txn {
     MDB_cursor *cursors[DB_COUNT]; /* for single rows; opened when first used */
     uint64_t writes[DB_COUNT];     /* how often each was written: walks re-place their cursor */
     uint64_t changes;              /* how often any was */
+    struct redo *redo;             /* notes what is written; NULL: that is not needed */
     struct pending_row_at_hand hand;
     MDB_val room; /* what row_reserve() gave last; in a damaged page it may be nowhere */
     struct {
