@@ -3,15 +3,17 @@
 
 #include "store/lmdb/env.h"
 
+#include <sys/statvfs.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 enum {
-    AREA_PAGE = 4096,    /* slots begin at a multiple of it, whatever LMDB's pages are */
-    AREA_MAP_PARTS = 64, /* at most one in so many of a map is the area */
-    PAGE_HEAD = 16,      /* of LMDB's, before a large value: its number first */
+    AREA_PAGE = 4096, /* slots begin at a multiple of it, whatever LMDB's pages are */
+    AREA_PARTS = 64,  /* at most one in so many of a map, or of what is free of a disk */
+    PAGE_HEAD = 16,   /* of LMDB's, before a large value: its number first */
 };
 #define AREA_SIZE (AREA_PAGE + 2 * (size_t)REDO_SLOT_SIZE)
 
@@ -79,16 +81,29 @@ static int area_tell(const struct lmdb_env *env, uint64_t at)
     return code != 0 ? code : mdb_env_sync(env->mdb, 1);
 }
 
-/* Makes the row, if there is none. */
-static int area_row(struct lmdb_txn *txn, MDB_val *value)
+/* Is this large value where its page says that it is? */
+static bool area_is_there(const struct lmdb_env *env, MDB_val value)
+{
+    uint8_t head[PAGE_HEAD];
+    MDB_stat stat;
+    uint64_t page = 0;
+
+    memcpy(&page, (const uint8_t *)value.mv_data - PAGE_HEAD, sizeof(page));
+    return value.mv_size == AREA_SIZE && mdb_env_stat(env->mdb, &stat) == 0 &&
+           page < INT64_MAX / stat.ms_psize &&
+           pread(env->data_fd, head, sizeof(head), (off_t)(page * stat.ms_psize)) == PAGE_HEAD &&
+           memcmp(head, (const uint8_t *)value.mv_data - PAGE_HEAD, sizeof(head)) == 0;
+}
+
+/* Makes the row; or takes the one that is there, since in a compacted file it lies elsewhere. */
+static int area_row(const struct lmdb_env *env, struct lmdb_txn *txn, MDB_val *value)
 {
     int rc = row_get(txn, DB_CATALOG, area_key, value);
 
-    if (rc >= 0 && value->mv_size == AREA_SIZE) {
-        return rc; /* the file was compacted, so that it lies elsewhere */
+    if (rc >= 0) {
+        return area_is_there(env, *value) ? rc : IMPEL_ERR_CORRUPT;
     }
-    rc =
-        rc < 0 && rc != IMPEL_ERR_NOT_FOUND ? rc : catalog_need_version(txn, LMDB_FORMAT_REDO_AREA);
+    rc = rc == IMPEL_ERR_NOT_FOUND ? catalog_need_version(txn, LMDB_FORMAT_REDO_AREA) : rc;
     value->mv_size = AREA_SIZE;
     rc = rc < 0 ? rc : row_reserve(txn, DB_CATALOG, area_key, value->mv_size, &value->mv_data);
     if (rc >= 0) {
@@ -145,7 +160,7 @@ static void area_make(struct lmdb_env *env)
         return;
     }
     lmdb_txn_init(&txn, mdb, env->dbi, true);
-    int rc = area_row(&txn, &value);
+    int rc = area_row(env, &txn, &value);
     lmdb_txn_release(&txn);
     if (rc < 0) {
         mdb_txn_abort(mdb);
@@ -159,18 +174,29 @@ static void area_make(struct lmdb_env *env)
     }
 }
 
+/* It must not take what is kept for acks where the map or the disk is nearly full. */
+static bool area_has_room(const struct lmdb_env *env)
+{
+    MDB_envinfo info = {0};
+    MDB_stat stat = {0};
+    struct statvfs fs;
+
+    return mdb_env_info(env->mdb, &info) == 0 && mdb_env_stat(env->mdb, &stat) == 0 &&
+           info.me_mapsize / AREA_PARTS >= AREA_SIZE &&
+           info.me_last_pgno * stat.ms_psize <= info.me_mapsize / 2 &&
+           fstatvfs(env->data_fd, &fs) == 0 && fs.f_bavail * fs.f_frsize / AREA_PARTS >= AREA_SIZE;
+}
+
 void redo_prepare(struct lmdb_env *env)
 {
     struct redo *redo = &env->redo;
-    MDB_envinfo info = {0};
 
     if (redo->refused || atomic_load(&env->nosync) ||
         atomic_load(&env->side.header->redo_at) != 0 || ++redo->commits < REDO_AFTER) {
         return;
     }
     redo->refused = true; /* unless it is there next time */
-    (void)mdb_env_info(env->mdb, &info);
-    if (info.me_mapsize / AREA_MAP_PARTS >= AREA_SIZE) {
+    if (area_has_room(env)) {
         area_make(env);
     }
 }
@@ -313,12 +339,10 @@ void redo_settle(struct lmdb_env *env)
 int redo_commit(struct lmdb_env *env, struct lmdb_txn *txn, bool *lost)
 {
     uint64_t number = mdb_txn_id(txn->mdb);
-    bool recorded =
-        atomic_load(&env->side.header->redo_at) != 0 && txn->changes > 0 && env->redo.rows == NULL;
-    bool one_flush = false;
-    bool again =
-        env->redo.rows != NULL; /* those of the last record, which stays until they are flushed */
+    bool again = env->redo.rows != NULL; /* of a record that stays until they are on the disk */
     bool loose = atomic_load(&env->nosync) && !again;
+    bool recorded = atomic_load(&env->side.header->redo_at) != 0 && txn->changes > 0 && !again;
+    bool one_flush = false;
     int code = recorded ? record_write(env, txn, &one_flush) : 0;
 
     *lost = false;
