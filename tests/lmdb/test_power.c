@@ -9,9 +9,12 @@
 #include "store/lmdb/redo.h"
 
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -31,6 +34,17 @@ struct image {
 };
 
 static uint64_t seed = 20261201;
+static _Atomic bool disk_fails;
+
+/* In the place of libc's, for LMDB as well. */
+__attribute__((visibility("default"))) int fdatasync(int fd)
+{
+    if (atomic_load(&disk_fails)) {
+        errno = EIO;
+        return -1;
+    }
+    return (int)syscall(SYS_fdatasync, fd);
+}
 
 static uint64_t random_below(uint64_t limit)
 {
@@ -408,6 +422,34 @@ TEST(quick_a_copy_of_a_closed_store_is_one)
     free(before.bytes);
     free(after.bytes);
     images_free(images);
+}
+
+/* What was not flushed is not answered for, and nothing more is, until the file is opened anew. */
+TEST(quick_a_flush_that_fails_is_told)
+{
+    char path[256];
+    char url[320];
+    struct lmdb_check_counts counts = {0};
+    struct impel_error err = {0};
+
+    (void)snprintf(path, sizeof(path), "%s", help_path("failing.db"));
+    (void)snprintf(url, sizeof(url), "%s", help_url("failing.db", "?sync=full"));
+    struct store *store = help_open(url);
+    for (int i = 0; i < AREA_AFTER; i++) {
+        CHECK(help_add(store, "s", ID_MIN, "before") >= 0);
+    }
+    atomic_store(&disk_fails, true);
+    int first = help_add(store, "s", ID_MIN, "lost");
+    atomic_store(&disk_fails, false);
+    int second = help_add(store, "s", ID_MIN, "later");
+    store_close(store);
+    CHECK(first == IMPEL_ERR_IO);
+    CHECK(second == IMPEL_ERR_IO);
+    store = help_open(url);
+    CHECK(help_add(store, "s", ID_MIN, "again") >= 0);
+    store_close(store);
+    CHECK(lmdb_check(path, tell_problem, NULL, &counts, &err) >= 0);
+    CHECK(counts.entries == AREA_AFTER + 1 || counts.entries == AREA_AFTER + 2);
 }
 
 TEST(soak_a_transaction_is_whole_or_was_never_there)

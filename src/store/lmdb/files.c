@@ -192,10 +192,11 @@ static int lost(struct lmdb_env *env, struct impel_error *err)
     int file = atomic_load(&env->file_lost);
 
     if (atomic_load(&env->panicked)) {
-        return error_set(err, IMPEL_ERR_IO,
-                         "%s: writing its first pages failed, so this process cannot use it any "
-                         "more: see to the disk, then start the process again",
-                         env->path);
+        return error_set(
+            err, IMPEL_ERR_IO,
+            "%s: the disk failed when it was written, so this process cannot use it any "
+            "more: see to the disk, then start the process again",
+            env->path);
     }
     return file == 0 ? IMPEL_OK
                      : error_set(err, IMPEL_ERR_IO,
