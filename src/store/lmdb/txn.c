@@ -176,6 +176,37 @@ row_is_last(struct lmdb_txn *txn, enum lmdb_database db, MDB_cursor *cursor, MDB
     return true;
 }
 
+/* A value with pages of its own lies behind their head, which says how many they are. LMDB believes it
+ * when it frees them: after damage to a file in use that may be more than there is memory to note. */
+static bool pages_are_right(const struct lmdb_txn *txn, const MDB_val *key, const MDB_val *value)
+{
+    MDB_stat stat;
+    uint32_t pages = 0;
+
+    if (mdb_env_stat(mdb_txn_env(txn->mdb), &stat) != 0) {
+        return false;
+    }
+    size_t shared_max = (stat.ms_psize - PAGE_HEAD_SIZE) / 2 - 2;
+    if (NODE_HEAD_SIZE + key->mv_size + value->mv_size <= (shared_max & ~(size_t)1)) {
+        return true; /* it lies in a page with others */
+    }
+    memcpy(&pages, (const uint8_t *)value->mv_data - sizeof(pages), sizeof(pages));
+    return pages == (PAGE_HEAD_SIZE - 1 + value->mv_size) / stat.ms_psize + 1;
+}
+
+/* Whatever is replaced by this, its pages are freed. Large rows are replaced by large ones, but for strings. */
+static bool replaces_rightly(
+    const struct lmdb_txn *txn, enum lmdb_database db, MDB_cursor *cursor, MDB_val key, size_t size)
+{
+    MDB_val old;
+
+    if (size <= SMALL_VALUE_SIZE && (db != DB_CATALOG || *(const char *)key.mv_data != 'v')) {
+        return true;
+    }
+    return mdb_cursor_get(cursor, &key, &old, MDB_SET) != 0 || old.mv_size <= SMALL_VALUE_SIZE ||
+           pages_are_right(txn, &key, &old);
+}
+
 static int
 row_store(struct lmdb_txn *txn, enum lmdb_database db, MDB_val key, MDB_val *value, unsigned flags)
 {
@@ -187,6 +218,9 @@ row_store(struct lmdb_txn *txn, enum lmdb_database db, MDB_val key, MDB_val *val
     }
     ASSERT(txn->write);
     flags |= row_is_last(txn, db, cursor, key) ? MDB_APPEND : 0;
+    if ((flags & MDB_APPEND) == 0 && !replaces_rightly(txn, db, cursor, key, value->mv_size)) {
+        return lmdb_fail(txn, IMPEL_ERR_CORRUPT, "a large value has another number of pages");
+    }
     txn->writes[db]++;
     txn->changes++;
     if (txn->redo != NULL) {
@@ -208,24 +242,6 @@ int row_reserve(struct lmdb_txn *txn, enum lmdb_database db, MDB_val key, size_t
 
     *value = txn->room.mv_data;
     return rc;
-}
-
-/* A value with pages of its own lies behind their head, which says how many they are. LMDB believes it
- * when it frees them: after damage to a file in use that may be more than there is memory to note. */
-static bool pages_are_right(const struct lmdb_txn *txn, const MDB_val *key, const MDB_val *value)
-{
-    MDB_stat stat;
-    uint32_t pages = 0;
-
-    if (mdb_env_stat(mdb_txn_env(txn->mdb), &stat) != 0) {
-        return false;
-    }
-    size_t shared_max = (stat.ms_psize - PAGE_HEAD_SIZE) / 2 - 2;
-    if (NODE_HEAD_SIZE + key->mv_size + value->mv_size <= (shared_max & ~(size_t)1)) {
-        return true; /* it lies in a page with others */
-    }
-    memcpy(&pages, (const uint8_t *)value->mv_data - sizeof(pages), sizeof(pages));
-    return pages == (PAGE_HEAD_SIZE - 1 + value->mv_size) / stat.ms_psize + 1;
 }
 
 /* Deletes the row at the cursor, which is this one. */
