@@ -24,8 +24,9 @@ PAGE = 4096
 DAMAGE = re.compile(rb"(MISCONF|ERR) .*db( is damaged .*see `impel check`| was removed or replaced or emptied |"
                     rb": (Input/output error|Bad address) .*see `impel check`)")
 # Damage to a file in use that was met once: an inner page that LMDB then takes for a page of many; a large
-# value that says it has hundreds of millions of pages, which LMDB notes one by one when they are freed.
-KNOWN = [1000251, 1000498]
+# value that says it has hundreds of millions of pages, which LMDB notes one by one when they are freed; a
+# consumer's row that cannot be found from an entry that it holds.
+KNOWN = [1000251, 1000498, 21000181]
 # What only damage explains.
 SUSPECT = re.compile(rb"MISCONF|damaged|CORRUPT|corrupt")
 

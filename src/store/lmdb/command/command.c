@@ -6,6 +6,7 @@
 
 #include "store/lmdb/command/call.h"
 #include "store/lmdb/command/commands.h"
+#include "store/lmdb/txn.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -230,7 +231,11 @@ int lmdb_call_known(struct lmdb_txn *txn,
         call.command->run(&call);
     }
     if (call.status < 0) {
-        return call.status;
+        /* A command has an answer for what may be missing; what else is, another row has told of. */
+        bool is_missing = call.status == IMPEL_ERR_NOT_FOUND || call.status == IMPEL_ERR_NO_GROUP ||
+                          call.status == IMPEL_ERR_WRONG_TYPE || call.status == IMPEL_ERR_EXISTS;
+        return is_missing ? lmdb_fail(txn, IMPEL_ERR_CORRUPT, "rows that should agree do not")
+                          : call.status;
     }
     request->call.reply = reply;
     request->call.changes = changes_of(&call);
