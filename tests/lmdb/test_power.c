@@ -10,10 +10,12 @@
 
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -35,10 +37,16 @@ struct image {
 
 static uint64_t seed = 20261201;
 static _Atomic bool disk_fails;
+static _Atomic bool dies_at_flush;
+static _Atomic unsigned flushes;
 
 /* In the place of libc's, for LMDB as well. */
 __attribute__((visibility("default"))) int fdatasync(int fd)
 {
+    if (atomic_load(&dies_at_flush)) {
+        (void)kill(getpid(), SIGKILL);
+    }
+    atomic_fetch_add(&flushes, 1);
     if (atomic_load(&disk_fails)) {
         errno = EIO;
         return -1;
@@ -450,6 +458,66 @@ TEST(quick_a_flush_that_fails_is_told)
     store_close(store);
     CHECK(lmdb_check(path, tell_problem, NULL, &counts, &err) >= 0);
     CHECK(counts.entries == AREA_AFTER + 1 || counts.entries == AREA_AFTER + 2);
+}
+
+/* In a process of its own: commits, and is killed before it has flushed that. */
+_Noreturn static void commit_and_die(const char *url)
+{
+    struct store *store = help_open(url);
+
+    if (help_add(store, "s", ID_MIN, "flushed") >= 0) {
+        atomic_store(&dies_at_flush, true);
+        (void)help_add(store, "s", ID_MIN, "not flushed");
+    }
+    _exit(1);
+}
+
+/* Another, which has the file open all the time: how many flushes its next commit takes. */
+_Noreturn static void commit_after(const char *url, int ready, int go)
+{
+    char byte = 'x';
+    struct store *store = help_open(url);
+
+    if (help_add(store, "s", ID_MIN, "flushed") < 0 || write(ready, &byte, 1) != 1 ||
+        read(go, &byte, 1) != 1) {
+        _exit(100);
+    }
+    atomic_store(&flushes, 0);
+    int rc = help_add(store, "s", ID_MIN, "behind it");
+    unsigned count = atomic_load(&flushes);
+    store_close(store);
+    _exit(rc < 0 ? 100 : (int)count);
+}
+
+TEST(quick_what_a_killed_process_committed_is_flushed_first)
+{
+    char url[320];
+    char byte = 'x';
+    int ready[2];
+    int go[2];
+    int status = 0;
+
+    (void)snprintf(url, sizeof(url), "%s", help_url("killed.db", "?sync=full"));
+    struct store *store = help_open(url);
+    for (int i = 0; i < AREA_AFTER; i++) {
+        CHECK(help_add(store, "s", ID_MIN, "before") >= 0);
+    }
+    store_close(store);
+    CHECK(pipe(ready) == 0 && pipe(go) == 0);
+    pid_t other = fork();
+    if (other == 0) {
+        commit_after(url, ready[1], go[0]);
+    }
+    CHECK(other > 0 && read(ready[0], &byte, 1) == 1);
+    pid_t victim = fork();
+    if (victim == 0) {
+        commit_and_die(url);
+    }
+    CHECK(victim > 0 && waitpid(victim, &status, 0) == victim);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    CHECK(write(go[1], &byte, 1) == 1);
+    CHECK(waitpid(other, &status, 0) == other && WIFEXITED(status));
+    CHECK_U64((uint64_t)WEXITSTATUS(status), 2); /* the dead one's, and its own */
 }
 
 TEST(soak_a_transaction_is_whole_or_was_never_there)
