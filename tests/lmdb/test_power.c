@@ -432,6 +432,47 @@ TEST(quick_a_copy_of_a_closed_store_is_one)
     images_free(images);
 }
 
+/* A whole record whose rows are none: refused, not followed. */
+TEST(quick_a_record_of_nonsense_is_refused)
+{
+    struct image images[STEPS + 1] = {0};
+    struct redo_pointer pointer;
+    struct redo_head head = {.magic = REDO_MAGIC, .kind = REDO_ROWS};
+    struct redo_row row = {.key_size = ROW_KEY_SIZE, .database = DB_COUNT};
+    struct stat st;
+    char path[256];
+    char url[320];
+
+    (void)snprintf(path, sizeof(path), "%s", help_path("nonsense.db"));
+    (void)snprintf(url, sizeof(url), "%s", help_url("nonsense.db", "?sync=full"));
+    record(path, url, images);
+    struct image *image = &images[STEPS];
+    memcpy(&pointer, image->bytes + REDO_POINTER_AT, sizeof(pointer));
+    CHECK(stat(path, &st) == 0);
+    head.inode = (uint64_t)st.st_ino;
+    head.txn = image->last + 1;
+    head.size = sizeof(row) + ROW_KEY_SIZE;
+    uint8_t *at = image->bytes + pointer.at + head.txn % 2 * REDO_SLOT_SIZE;
+    for (int kind = 0; kind < 3; kind++) {
+        row.database = kind == 0 ? DB_COUNT : DB_PEL;
+        row.key_size = kind == 1 ? ROW_KEY_SIZE - 1 : ROW_KEY_SIZE;
+        row.value_size = kind == 2 ? 1 : 0;
+        memcpy(at + sizeof(head), &row, sizeof(row));
+        head.hash = redo_hash(&head, at + sizeof(head));
+        memcpy(at, &head, sizeof(head));
+        image_write(path, image);
+        CHECK(!can_be_opened(url));
+    }
+    row = (struct redo_row){.key_size = ROW_KEY_SIZE, .database = DB_PEL, .gone = 1};
+    memcpy(at + sizeof(head), &row, sizeof(row));
+    head.hash = redo_hash(&head, at + sizeof(head));
+    memcpy(at, &head, sizeof(head));
+    image_write(path, image);
+    CHECK(can_be_opened(url)); /* a row that is not there anyway goes */
+    CHECK_U64(hash_rows(path), image->rows);
+    images_free(images);
+}
+
 /* What was not flushed is not answered for, and nothing more is, until the file is opened anew. */
 TEST(quick_a_flush_that_fails_is_told)
 {

@@ -183,29 +183,49 @@ int redo_recover(struct redo *redo,
     return rc < 0 ? error_set(err, rc, "%s: out of memory", path) : rc;
 }
 
+/* Reads the row at `at` and steps behind it. False: it is none. */
+static bool
+next_row(const struct redo *redo, size_t *at, struct redo_row *row, MDB_val *key, MDB_val *value)
+{
+    size_t left = redo->rows_size - *at;
+
+    if (left < sizeof(*row)) {
+        return false;
+    }
+    memcpy(row, redo->rows + *at, sizeof(*row));
+    left -= sizeof(*row);
+    if (row->database >= DB_COUNT || row->key_size == 0 || row->key_size > KEY_SIZE_MAX ||
+        (row->database != DB_CATALOG && row->key_size != ROW_KEY_SIZE) || row->key_size > left ||
+        row->value_size > left - row->key_size) {
+        return false;
+    }
+    *at += sizeof(*row);
+    *key = (MDB_val){row->key_size, redo->rows + *at};
+    *at += row->key_size;
+    *value = (MDB_val){row->value_size, redo->rows + *at};
+    *at += row->value_size;
+    return true;
+}
+
 int redo_rows(const struct redo *redo, struct lmdb_txn *txn)
 {
+    struct redo_row row;
+    MDB_val key;
+    MDB_val value;
     int rc = IMPEL_OK;
 
     for (size_t at = 0; rc >= 0 && at < redo->rows_size;) {
-        struct redo_row row;
-        if (redo->rows_size - at < sizeof(row)) {
-            return lmdb_fail(txn, IMPEL_ERR_CORRUPT, "the record of its last transaction");
+        if (!next_row(redo, &at, &row, &key, &value)) {
+            return lmdb_fail(
+                txn, IMPEL_ERR_CORRUPT,
+                "the record of its last transaction is damaged: restore it from a copy");
         }
-        memcpy(&row, redo->rows + at, sizeof(row));
-        at += sizeof(row);
-        if (row.database >= DB_COUNT || row.key_size > redo->rows_size - at ||
-            row.value_size > redo->rows_size - at - row.key_size) {
-            return lmdb_fail(txn, IMPEL_ERR_CORRUPT, "the record of its last transaction");
-        }
-        MDB_val key = {row.key_size, redo->rows + at};
-        MDB_val value = {row.value_size, redo->rows + at + row.key_size};
-        at += row.key_size + row.value_size;
+        enum lmdb_database db = (enum lmdb_database)row.database;
         if (row.gone) {
-            rc = row_delete(txn, (enum lmdb_database)row.database, key);
+            rc = row_delete(txn, db, key);
             rc = rc == IMPEL_ERR_NOT_FOUND ? txn->status : rc;
         } else {
-            rc = row_put(txn, (enum lmdb_database)row.database, key, value);
+            rc = row_put(txn, db, key, value);
         }
     }
     return rc;
