@@ -42,6 +42,7 @@ static void head_put(const struct block *block)
 bool block_open(struct block *block, struct impel_id first, MDB_val row)
 {
     *block = (struct block){.first = first, .bytes = row.mv_data, .size = row.mv_size};
+    __builtin_prefetch(block->bytes + block->size - 1); /* block_expect() asks for it */
     if (row.mv_size == sizeof(struct disk_pending)) {
         block->single = true;
         block->head.count = 1;
@@ -96,6 +97,16 @@ static size_t guess(const struct block *block, uint64_t place)
     return ms >= ms_last ? last : (size_t)(ms * last / ms_last);
 }
 
+void block_expect(struct block *block, struct impel_id id)
+{
+    uint64_t place = 0;
+
+    if (!block->single && place_of(block, id, &place)) {
+        block->hint = (uint16_t)guess(block, place);
+        __builtin_prefetch(block->bytes + slots_at(block) + block->hint * BLOCK_UNIT);
+    }
+}
+
 size_t block_find(struct block *block, struct impel_id id)
 {
     uint64_t place = 0;
@@ -108,12 +119,13 @@ size_t block_find(struct block *block, struct impel_id id)
     if (!place_of(block, id, &place)) {
         return high;
     }
-    size_t likely[] = {block->hint, block->hint + 1U, guess(block, place)};
-    for (size_t i = 0; i < ARRAY_SIZE(likely); i++) {
-        if (is_lower_bound(block, likely[i], place)) {
-            block->hint = (uint16_t)likely[i];
-            return likely[i];
+    size_t likely = block->hint;
+    for (int i = 0; i < 3; i++) {
+        if (is_lower_bound(block, likely, place)) {
+            block->hint = (uint16_t)likely;
+            return likely;
         }
+        likely = i == 0 ? likely + 1 : guess(block, place);
     }
     while (low < high) {
         size_t middle = low + (high - low) / 2;

@@ -73,6 +73,8 @@ bool block_open(struct block *block, struct impel_id first, MDB_val row);
 size_t block_live(const struct block *block);
 /* The number of the first slot at or behind an ID, gone or not; `count` if there is none. */
 size_t block_find(struct block *block, struct impel_id id);
+/* This ID is looked for soon: its slot comes from memory meanwhile. */
+void block_expect(struct block *block, struct impel_id id);
 struct impel_id block_id(const struct block *block, size_t index);
 /* The number of the live slot of an ID; `count` if there is none. */
 size_t block_find_live(struct block *block, struct impel_id id);

@@ -50,7 +50,9 @@ int block_read_gone(struct lmdb_txn *txn, uint64_t group, struct block *block)
     return IMPEL_OK;
 }
 
-static int at_hand(struct lmdb_txn *txn, uint64_t group, MDB_val key, MDB_val value, bool last)
+/* The row becomes the one at hand, for this ID and those around it. */
+static int
+at_hand(struct lmdb_txn *txn, uint64_t group, struct impel_id id, MDB_val key, MDB_val value)
 {
     struct pending_row_at_hand *hand = &txn->hand;
 
@@ -63,7 +65,8 @@ static int at_hand(struct lmdb_txn *txn, uint64_t group, MDB_val key, MDB_val va
     hand->changes = txn->changes;
     hand->writable = false;
     hand->gone = NULL;
-    hand->last = last;
+    hand->last = id_equal(id, ID_MAX);
+    block_expect(&hand->block, id);
     return block_read_gone(txn, group, &hand->block);
 }
 
@@ -132,7 +135,7 @@ int pending_row_at(struct lmdb_txn *txn, uint64_t group, struct impel_id id, str
     }
     row_key(limit, group, id);
     int rc = row_seek_before(txn, DB_PEL, limit, &key, &value);
-    return rc < 0 ? rc : at_hand(txn, group, key, value, id_equal(id, ID_MAX));
+    return rc < 0 ? rc : at_hand(txn, group, id, key, value);
 }
 
 int pending_row_from(struct lmdb_txn *txn, uint64_t group, struct impel_id id, struct block **out)
@@ -144,7 +147,7 @@ int pending_row_from(struct lmdb_txn *txn, uint64_t group, struct impel_id id, s
     *out = &txn->hand.block;
     row_key(start, group, id);
     int rc = row_seek(txn, DB_PEL, &key, 8, &value);
-    return rc < 0 ? rc : at_hand(txn, group, key, value, false);
+    return rc < 0 ? rc : at_hand(txn, group, id, key, value);
 }
 
 int pending_read(struct lmdb_txn *txn,
