@@ -42,7 +42,6 @@ static void head_put(const struct block *block)
 bool block_open(struct block *block, struct impel_id first, MDB_val row)
 {
     *block = (struct block){.first = first, .bytes = row.mv_data, .size = row.mv_size};
-    __builtin_prefetch(block->bytes + block->size - 1); /* block_expect() asks for it */
     if (row.mv_size == sizeof(struct disk_pending)) {
         block->single = true;
         block->head.count = 1;
@@ -52,6 +51,7 @@ bool block_open(struct block *block, struct impel_id first, MDB_val row)
         row.mv_size < (size_t)3 * BLOCK_UNIT) {
         return false;
     }
+    __builtin_prefetch(block->bytes + block->size - 1); /* block_expect() asks for it */
     memcpy(&block->head, row.mv_data, sizeof(block->head));
     size_t units = row.mv_size / BLOCK_UNIT - 1;
     if (block->head.owner_room == 0 || block->head.owner_room > BLOCK_OWNERS_MAX ||
