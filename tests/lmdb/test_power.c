@@ -41,7 +41,7 @@ static _Atomic bool dies_at_flush;
 static _Atomic unsigned flushes;
 
 /* In the place of libc's, for LMDB as well. */
-__attribute__((visibility("default"))) int fdatasync(int fd)
+__attribute__((visibility("default"))) int fdatasync(int fildes)
 {
     if (atomic_load(&dies_at_flush)) {
         (void)kill(getpid(), SIGKILL);
@@ -51,7 +51,7 @@ __attribute__((visibility("default"))) int fdatasync(int fd)
         errno = EIO;
         return -1;
     }
-    return (int)syscall(SYS_fdatasync, fd);
+    return (int)syscall(SYS_fdatasync, fildes);
 }
 
 static uint64_t random_below(uint64_t limit)
@@ -317,38 +317,47 @@ static void images_free(struct image *images)
     }
 }
 
-static void round_of(const char *name)
+/* One torn file: true if its rows are as after the transaction. */
+static bool is_as_after(const char *path,
+                        const char *url,
+                        const struct image *before,
+                        const struct image *after,
+                        size_t variant)
 {
     static const uint64_t percents[] = {3, 30, 50, 70, 97, 100};
+    uint64_t percent = percents[variant % ARRAY_SIZE(percents)];
+    struct image torn = tear(before, after, percent);
+
+    reboot(&torn);
+    image_write(path, &torn);
+    free(torn.bytes);
+    uint64_t rows = rows_after(path, url, variant % 2 == 0);
+    if (rows != before->rows && rows != after->rows) {
+        printf("# transaction %" PRIu64 ", variant %zu: neither as before nor as after\n",
+               after->last, variant);
+    }
+    CHECK(rows == before->rows || rows == after->rows);
+    CHECK(percent < 100 || rows == after->rows);
+    return rows == after->rows;
+}
+
+static void round_of(const char *name)
+{
     struct image images[STEPS + 1] = {0};
     char path[256];
     char url[320];
-    uint64_t old = 0;
-    uint64_t fresh = 0;
+    size_t fresh = 0;
 
     (void)snprintf(path, sizeof(path), "%s", help_path(name));
     (void)snprintf(url, sizeof(url), "%s", help_url(name, "?sync=full"));
     record(path, url, images);
     for (size_t i = 1; i <= STEPS; i++) {
         for (size_t variant = 0; variant < VARIANTS; variant++) {
-            uint64_t percent = percents[variant % ARRAY_SIZE(percents)];
-            struct image torn = tear(&images[i - 1], &images[i], percent);
-            reboot(&torn);
-            image_write(path, &torn);
-            free(torn.bytes);
-            uint64_t rows = rows_after(path, url, variant % 2 == 0);
-            if (rows != images[i - 1].rows && rows != images[i].rows) {
-                printf("# transaction %zu, variant %zu: neither as before nor as after\n", i,
-                       variant);
-            }
-            CHECK(rows == images[i - 1].rows || rows == images[i].rows);
-            CHECK(percent < 100 || rows == images[i].rows);
-            old += rows == images[i - 1].rows;
-            fresh += rows == images[i].rows;
+            fresh += is_as_after(path, url, &images[i - 1], &images[i], variant);
         }
     }
-    printf("# %" PRIu64 " as before, %" PRIu64 " as after\n", old, fresh);
-    CHECK(old > STEPS && fresh > STEPS);
+    printf("# %zu of %d as after\n", fresh, STEPS * VARIANTS);
+    CHECK(fresh > STEPS && fresh < (size_t)STEPS * (VARIANTS - 1));
     images_free(images);
 }
 
@@ -357,31 +366,40 @@ TEST(quick_a_transaction_is_whole_or_was_never_there)
     round_of("power.db");
 }
 
-/* Nothing is taken back there: what is torn is refused, never shown. */
+/* Nothing is taken back in a copy: what is torn is refused, never shown. */
+static bool is_refused(const char *copy,
+                       const char *url,
+                       const struct image *before,
+                       const struct image *after,
+                       uint64_t percent)
+{
+    struct image torn = tear(before, after, percent);
+
+    reboot(&torn);
+    copy_to(copy, &torn);
+    free(torn.bytes);
+    if (!can_be_opened(url)) {
+        return true;
+    }
+    uint64_t rows = hash_rows(copy);
+    CHECK(rows == before->rows || rows == after->rows);
+    return false;
+}
+
 TEST(quick_a_torn_copy_is_refused)
 {
     struct image images[STEPS + 1] = {0};
     char path[256];
-    char copy[256];
     char url[320];
     size_t refused = 0;
 
     (void)snprintf(path, sizeof(path), "%s", help_path("copied.db"));
-    (void)snprintf(copy, sizeof(copy), "%s", help_path("copy.db"));
     (void)snprintf(url, sizeof(url), "%s", help_url("copied.db", "?sync=full"));
     record(path, url, images);
+    (void)snprintf(path, sizeof(path), "%s", help_path("copy.db"));
     (void)snprintf(url, sizeof(url), "%s", help_url("copy.db", "?sync=full"));
     for (size_t i = 1; i <= STEPS; i++) {
-        struct image torn = tear(&images[i - 1], &images[i], i % 2 == 0 ? 50 : 90);
-        reboot(&torn);
-        copy_to(copy, &torn);
-        free(torn.bytes);
-        if (can_be_opened(url)) {
-            uint64_t rows = hash_rows(copy);
-            CHECK(rows == images[i - 1].rows || rows == images[i].rows);
-        } else {
-            refused++;
-        }
+        refused += is_refused(path, url, &images[i - 1], &images[i], i % 2 == 0 ? 50 : 90);
     }
     CHECK(refused > 0 && refused < STEPS);
     images_free(images);

@@ -103,7 +103,7 @@ void block_expect(struct block *block, struct impel_id id)
 
     if (!block->single && place_of(block, id, &place)) {
         block->hint = (uint16_t)guess(block, place);
-        __builtin_prefetch(block->bytes + slots_at(block) + block->hint * BLOCK_UNIT);
+        __builtin_prefetch(block->bytes + slots_at(block) + (size_t)block->hint * BLOCK_UNIT);
     }
 }
 

@@ -140,10 +140,8 @@ static int step_back(struct redo *redo, int fd, struct found *found, uint64_t la
         code = pages_step_back(fd, &found->metas);
     }
     if (again != NULL && code == 0) {
-        size_t slot = (size_t)(again->txn % 2);
-        redo->rows = found->rows[slot];
+        redo->rows = found->rows[again->txn % 2];
         redo->rows_size = again->size;
-        found->rows[slot] = NULL;
     }
     return code;
 }
@@ -174,8 +172,11 @@ int redo_recover(struct redo *redo,
             code = forget_begun(fd, &found, last);
         }
     }
-    free(found.rows[0]);
-    free(found.rows[1]);
+    for (size_t slot = 0; slot < ARRAY_SIZE(found.rows); slot++) {
+        if (found.rows[slot] != redo->rows) {
+            free(found.rows[slot]);
+        }
+    }
     if (code != 0) {
         return error_set(err, lmdb_status_of(code), "%s: taking back its last transaction: %s",
                          path, strerror(code));
