@@ -55,6 +55,31 @@ bool worker_action(struct worker *w, const struct action *action)
     return queued != NULL;
 }
 
+void worker_cancel(struct worker *w, struct run *run, enum cancel_reason reason)
+{
+    run->cancelled = true;
+    (void)worker_action(
+        w, &(struct action){.kind = ACTION_CANCEL, .delivery = &run->delivery, .cancel = reason});
+}
+
+/* What was to be ended is over by itself, before the driver heard of it, and is gone in a moment. */
+static void unsay(struct worker *w, enum action_kind kind, const void *about)
+{
+    for (size_t i = 0; i < w->ring_count; i++) {
+        struct action *action = &w->ring[(w->ring_first + i) & (w->ring_capacity - 1)].action;
+        if (action->kind == kind && (action->request == about || action->delivery == about)) {
+            action->request = NULL;
+            action->delivery = NULL;
+        }
+    }
+}
+
+static bool is_unsaid(const struct action *action)
+{
+    return (action->kind == ACTION_UNBLOCK && action->request == NULL) ||
+           (action->kind == ACTION_CANCEL && action->delivery == NULL);
+}
+
 static struct impel_bytes keep(char **at, struct impel_bytes bytes)
 {
     char *copy = *at;
@@ -92,10 +117,29 @@ void worker_event(struct worker *w, const struct worker_event *event)
     kept->text = event->text == NULL ? NULL : keep(&at, text).data;
 }
 
+/* The next one that still means something. */
+static bool ring_take(struct worker *w, struct action *action)
+{
+    while (w->ring_count > 0) {
+        struct queued *queued = &w->ring[w->ring_first];
+        w->ring_first = (w->ring_first + 1) & (w->ring_capacity - 1);
+        w->ring_count--;
+        if (!is_unsaid(&queued->action)) {
+            w->spoken = queued->owned;
+            *action = queued->action;
+            return true;
+        }
+    }
+    return false;
+}
+
 bool worker_next(struct worker *w, struct action *action)
 {
     free(w->spoken);
     w->spoken = NULL;
+    if (ring_take(w, action)) {
+        return true;
+    }
     while (w->ring_count == 0 && !w->ended && (w->pump_wanted || !list_empty(&w->dirty))) {
         if (w->pump_wanted) {
             worker_pump(w);
@@ -103,12 +147,7 @@ bool worker_next(struct worker *w, struct action *action)
             settle_step(CONTAINER(list_take(&w->dirty), struct stream, dirty));
         }
     }
-    if (w->ring_count > 0) {
-        struct queued *queued = &w->ring[w->ring_first];
-        w->ring_first = (w->ring_first + 1) & (w->ring_capacity - 1);
-        w->ring_count--;
-        w->spoken = queued->owned;
-        *action = queued->action;
+    if (ring_take(w, action)) {
         return true;
     }
     if (w->ended && !w->end_said) {
@@ -134,8 +173,7 @@ static void cancel_all(struct worker *w, enum cancel_reason reason)
 {
     for (struct link *at = w->runs.next; at != &w->runs; at = at->next) {
         struct run *run = CONTAINER(at, struct run, running);
-        worker_action(w, &(struct action){
-                             .kind = ACTION_CANCEL, .delivery = &run->delivery, .cancel = reason});
+        worker_cancel(w, run, reason);
     }
 }
 
@@ -384,6 +422,9 @@ void worker_done(struct worker *w, struct request *request, int64_t now_ms)
     int status = request->status;
     set_now(w, now_ms);
     flight_land(w, flight);
+    if (request->kind == REQUEST_READ) {
+        unsay(w, ACTION_UNBLOCK, request);
+    }
     if (!w->ended && !w->replaced) {
         note_status(w, request);
         if (status == IMPEL_ERR_DISCONNECTED && s != NULL) {
@@ -435,6 +476,9 @@ void worker_outcome(struct worker *w,
     struct stream *s = &w->streams[delivery->stream_index];
 
     set_now(w, now_ms);
+    if (run->cancelled) {
+        unsay(w, ACTION_CANCEL, delivery);
+    }
     list_remove(&run->running);
     w->running--;
     w->running_due -= run->recovered;

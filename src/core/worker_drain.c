@@ -64,9 +64,7 @@ static void cancel_running(struct worker *w)
         struct run *run = CONTAINER(at, struct run, running);
         run->stopped = true;
         if (run->hold != NULL) {
-            worker_action(w, &(struct action){.kind = ACTION_CANCEL,
-                                              .delivery = &run->delivery,
-                                              .cancel = CANCEL_STOP});
+            worker_cancel(w, run, CANCEL_STOP);
         }
     }
 }

@@ -82,9 +82,7 @@ void hold_lost(struct hold *hold, const char *why)
         run->lost = true;
         hold->run = NULL;
         w->running_lost++;
-        worker_action(w, &(struct action){.kind = ACTION_CANCEL,
-                                          .delivery = &run->delivery,
-                                          .cancel = CANCEL_LOST});
+        worker_cancel(w, run, CANCEL_LOST);
     }
     hold_drop(hold);
 }

@@ -185,9 +185,7 @@ static void time_out(struct run *run)
                                            .count = 1,
                                            .id = hold->id,
                                            .attempt = hold->deliveries});
-    worker_action(w, &(struct action){.kind = ACTION_CANCEL,
-                                      .delivery = &run->delivery,
-                                      .cancel = CANCEL_TIMEOUT});
+    worker_cancel(w, run, CANCEL_TIMEOUT);
     if (hold->trimmed || policy_exhausted(&w->options.policy, hold->deliveries)) {
         /* For the record, should the stream no longer have it. NULL only costs that. */
         hold->entry = entry_new(entry->id, entry->fields, entry->field_count);

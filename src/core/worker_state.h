@@ -98,6 +98,7 @@ struct run {
     int64_t slept_ms; /* w->slept_ms then */
     bool lost;        /* its entry is no longer ours: a late `done` is still acked */
     bool forget;      /* ... but not after the group vanished: the ID may be another entry's now */
+    bool cancelled;   /* an action for that was queued */
     bool stopped;     /* CANCEL_STOP was sent: only `done` counts as an outcome */
     bool recovered;   /* counts on due work's share */
     bool alone;
@@ -316,6 +317,7 @@ struct worker {
 /* ---- worker.c ---- */
 void worker_event(struct worker *w, const struct worker_event *event);
 bool worker_action(struct worker *w, const struct action *action); /* false: memory is out */
+void worker_cancel(struct worker *w, struct run *run, enum cancel_reason reason);
 /* Memory is out, or the store cannot be used at all: the end, exit code 1. */
 void worker_fail(struct worker *w, int status, const char *text);
 void worker_end(struct worker *w, int exit_code);

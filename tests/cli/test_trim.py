@@ -144,7 +144,7 @@ def nothing_is_lost_to_a_trim_beside_a_worker(tmp, store):
     while worker.running():
         removed += trim(store)["removed"]
         trims += 1
-    equal(worker.wait().code, 0)
+    equal(worker.wait().code, 0, worker.err())
     equal(removed + trim(store)["removed"], 120)
     equal(sorted(map(int, seen.read_text().split())), list(range(120)))
     check(trims > 1, "the worker was done before the first trim")

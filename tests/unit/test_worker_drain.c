@@ -90,6 +90,41 @@ TEST(what_the_last_read_brings_is_given_back)
     hand_end();
 }
 
+TEST(a_read_that_came_back_by_itself_is_not_ended)
+{
+    struct worker_options options = hand_options();
+    hand_start(&options);
+    hand_ready();
+    struct request *read = hand_take(REQUEST_READ);
+    hand_inside = true;
+    worker_stop(hand.worker,
+                hand.now_ms); /* and before the driver hears of what follows from it: */
+    hand_inside = false;
+    hand_reply(read);
+    CHECK(hand.unblocked == NULL);
+    serve();
+    CHECK(hand.stopped && hand.exit_code == 0);
+    hand_end();
+}
+
+TEST(a_handler_that_ended_by_itself_is_not_cancelled)
+{
+    struct worker_options options = hand_options();
+    options.concurrency = 2;
+    hand_start(&options);
+    hand_ready();
+    hand_deliver(hand_take(REQUEST_READ), 0, 1, 2);
+    struct delivery *first = hand_running(1);
+    struct delivery *second = hand_running(2);
+    hand_inside = true;
+    worker_stop(hand.worker, hand.now_ms);
+    worker_stop(hand.worker, hand.now_ms); /* at once */
+    hand_inside = false;
+    hand_outcome_of(first, OUTCOME_DONE, -1, "");
+    CHECK(hand.cancelled_count == 1 && hand.cancelled[0] == second);
+    hand_end();
+}
+
 TEST(after_the_grace_handlers_are_cancelled_and_their_attempts_given_back)
 {
     struct worker_options options = hand_options();
